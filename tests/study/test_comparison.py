@@ -362,7 +362,7 @@ def test_networks_that_say_one_thing_are_not_good(uneven, tmp_path):
     assert rest == [
         "to beat: 84.91 %, which always saying 'benign' would give",
         "constant: epochs=1 says 'benign' of every image, seeds 0, 1, 2",
-        "constant: epochs=2 says 'odd' of every image, seeds 1",
+        "constant: epochs=2 says 'odd' of every image, seed 1",
     ]
     numbers = json.loads(json.dumps(found.numbers()))["variants"]
     assert numbers[0]["statistics"]["accuracy"]["low"] is None

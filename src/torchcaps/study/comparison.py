@@ -180,7 +180,8 @@ class Comparison:
             for said in dict.fromkeys(each.constant.values()):
                 of_seed = each.constant.items()
                 seeds = ", ".join(str(seed) for seed, answer in of_seed if answer == said)
-                found.append(f"constant: {each.label} says {said!r} of every image, seeds {seeds}")
+                few = f"seed{'s' if ',' in seeds else ''} {seeds}"
+                found.append(f"constant: {each.label} says {said!r} of every image, {few}")
         return found
 
     def _to_beat(self) -> list[str]:

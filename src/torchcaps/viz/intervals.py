@@ -50,12 +50,15 @@ def draw_intervals(
             )
         if line is not None:
             axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
+            # Towards the middle, where there is room for its name.
+            is_right = line[0] > sum(axes.get_xlim()) / 2
             axes.annotate(
                 _short(line[1]),
                 (line[0], 1),
                 xycoords=("data", "axes fraction"),
-                xytext=(3, -2),
+                xytext=(-3 if is_right else 3, -2),
                 textcoords="offset points",
+                ha="right" if is_right else "left",
                 va="top",
                 fontsize=7.5,
                 color=MUTED,
