@@ -43,11 +43,11 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
+from torchcaps.train.alone import alone
 from torchcaps.train.fit import initial_model
 from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
-from torchcaps.train.run import alone
 from torchcaps.train.stopping import KeepBest
 
 # The package hides its module `fit` behind the function.
@@ -1197,7 +1197,7 @@ def test_a_torch_data_set_is_told_how_to_become_images(own, expected, tmp_path) 
 
 
 def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("torchcaps.train.run.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("torchcaps.train.alone.LOCK_SECONDS", 0.2)
     fit(recipe(epochs=1), tmp_path)
     before = contents(tmp_path)
     with alone(tmp_path):

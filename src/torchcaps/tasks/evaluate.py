@@ -35,11 +35,11 @@ from torchcaps.tasks.measurements import (
     seen_through,
     with_parts,
 )
-from torchcaps.tasks.overlap import MOST_COMPARED, in_training
+from torchcaps.tasks.overlap import seen_by
 from torchcaps.tasks.predictions import check_path, write_predictions
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.tables import lines_of
-from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit
+from torchcaps.tasks.trained import MEANING, Own, check_fit
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
 from torchcaps.types import Output, ScoresAre
 
@@ -47,9 +47,6 @@ __all__ = ["Evaluation", "evaluate", "evaluate_file"]
 
 # The result does not depend on it; the memory does.
 BATCH = 100
-# Sets whose training images are more than that, and would have to be read to be counted: affNIST's
-# are 1.6 million, a download of their own.
-NEVER_COMPARED = ("affnist",)
 UNFINISHED = "the run is not finished; the command that began it continues it"
 
 
@@ -383,24 +380,8 @@ def evaluate_file(
         by, hint = trained.told_of_groups(data=data, root=root)
         found = replace(found, parted=by, suggested=hint, changed=changed)
     if split != "train":
-        found = replace(found, seen=_seen(trained, images, split, data, root))
+        found = replace(found, seen=seen_by(trained, images, split, data, root))
     found = replace(found, split=split, stopped=trained.stopped, kept=trained.kept)
     if predictions is not None:
         write_predictions(found, predictions)
     return found
-
-
-def _seen(
-    trained: Trained, images: Images, split: str, data: str | None, root: Path | None
-) -> Tensor | None:
-    """Which images are training images of the same set too: of test images whether or not the run
-    has had these. None where that is not looked at."""
-    if trained.source(data) in NEVER_COMPARED:
-        return None
-    try:
-        of_set = split == "test"
-        training = (trained.images_now if of_set else trained.images)("train", data=data, root=root)
-    except (TorchcapsError, OSError):
-        # Whoever has the test images alone still has them judged.
-        return None
-    return in_training(training, images) if len(training) <= MOST_COMPARED else None

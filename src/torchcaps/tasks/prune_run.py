@@ -18,12 +18,12 @@ from torchcaps.models.own import OWN
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.alone import alone
 from torchcaps.train.beginning import freeze
 from torchcaps.train.judging import judge
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import is_first, join
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import alone
 
 __all__ = ["prune_run"]
 

@@ -23,6 +23,7 @@ from torchcaps.data.some import can_be_parted
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
+from torchcaps.train.alone import alone
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import begin, beginning, check_unseen, freeze, images_for
 from torchcaps.train.call import check_call, check_classes
@@ -37,7 +38,7 @@ from torchcaps.train.parting import parted
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
-from torchcaps.train.run import Run, alone
+from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
 from torchcaps.train.start import (
