@@ -120,20 +120,7 @@ class Evaluation:
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""
-        there, said, confusion = self.there, self.said, self.confusion
-        classes = []
-        for k, name in enumerate(self.class_names):
-            images, hits = int(there[:, k].sum()), int((there & said)[:, k].sum())
-            classes.append(
-                {
-                    "class": name,
-                    "images": images,
-                    "found": hits,
-                    "said": int(said[:, k].sum()),
-                    "mean_score_there": _mean(self.scores[:, k][there[:, k]]),
-                    "mean_score_not_there": _mean(self.scores[:, k][~there[:, k]]),
-                }
-            )
+        there, confusion = self.there, self.confusion
         found: dict[str, Any] = {
             "data": self.data,
             "split": self.split,
@@ -149,7 +136,7 @@ class Evaluation:
             "scores_are": self.scores_are,
             "mean_score_there": _mean(self.scores[there]),
             "mean_score_not_there": _mean(self.scores[~there]),
-            "classes": classes,
+            "classes": self._classes(),
             "confusion": None if confusion is None else confusion.tolist(),
         }
         if self.stopped is not None:
@@ -173,6 +160,23 @@ class Evaluation:
         if self.suggested is not None:
             found["groups_by_names"] = asdict(self.suggested)
         return found
+
+    def _classes(self) -> list[dict[str, Any]]:
+        there, said = self.there, self.said
+        classes = []
+        for k, name in enumerate(self.class_names):
+            images, hits = int(there[:, k].sum()), int((there & said)[:, k].sum())
+            classes.append(
+                {
+                    "class": name,
+                    "images": images,
+                    "found": hits,
+                    "said": int(said[:, k].sum()),
+                    "mean_score_there": _mean(self.scores[:, k][there[:, k]]),
+                    "mean_score_not_there": _mean(self.scores[:, k][~there[:, k]]),
+                }
+            )
+        return classes
 
     def text(self) -> str:
         """The same for people."""
