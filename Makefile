@@ -53,12 +53,12 @@ tables: .venv/.study
 clean:
 	rm -rf .venv build dist docs/reference torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.venv/.study .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml constraints.txt
+.venv/.study .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) -e ".[$*]"
+	$(INSTALL) -e ".[$*]" -e ./claims
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools]"
+	$(INSTALL) -e ./claims -e ".[dev,browser,cluster,docs,export,slurm,tools]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

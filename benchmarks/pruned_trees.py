@@ -47,17 +47,17 @@ from typing import Any, NamedTuple
 from torchcaps.cli.arguments import seconds_of
 from torchcaps.errors import Interrupted
 from torchcaps.study.collect import record_of_runs
+from torchcaps.study.go_on import joined
 from torchcaps.study.intervals import mean_interval
 from torchcaps.study.look import Look
-from torchcaps.study.pruned import MATCHED
+from torchcaps.study.measure import look_at
 from torchcaps.study.record import Record, read_records, write_record
-from torchcaps.study.runner.go_on import joined
-from torchcaps.study.runner.measure import look_at
 from torchcaps.study.same import trained_in
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.environment import environment
 from torchcaps.train.run import write_whole
+from torchcaps_claims.pruned import MATCHED
 
 AUGMENT = {"mnist": "shift2", "fashion-mnist": "shift2-flip"}
 LAYERWISE = {"prune_to": 0.9, "prune_scope": "layer"}

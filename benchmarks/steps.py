@@ -10,9 +10,10 @@ of `torchcaps estimate`; tests/study/test_cost.py says when the file is out of d
 import argparse
 import json
 
-from torchcaps.study import claims, plan_of
-from torchcaps.study.cost import STEPS_FILE, step_of
+from torchcaps.study.cost import step_of
 from torchcaps.train.digests import write_whole
+from torchcaps_claims import claims, plan_of
+from torchcaps_claims.cost import STEPS_FILE
 
 
 def planned_steps():

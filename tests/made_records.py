@@ -4,12 +4,13 @@ import random
 from datetime import UTC, datetime
 
 from torchcaps.study import Seed, make_record
-from torchcaps.study.judges.gu_compactness import FACTORS
-from torchcaps.study.judges.mitterreiter import NAMES, OF_DEATHS
-from torchcaps.study.look import OF_LAYERS, looks_of
-from torchcaps.study.runner.at_rest import STEPS
-from torchcaps.study.runner.viewpoint import STRENGTHS
+from torchcaps.study.look import OF_LAYERS
 from torchcaps.train import make_recipe
+from torchcaps_claims.at_rest import STEPS
+from torchcaps_claims.judges.gu_compactness import FACTORS
+from torchcaps_claims.judges.mitterreiter import NAMES, OF_DEATHS
+from torchcaps_claims.looks import looks_of
+from torchcaps_claims.viewpoint import STRENGTHS
 
 # More layers than any planned network has.
 LAYERS = range(1, 10)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from torchcaps.data import PartWholeSpec, by_name, part_whole
-from torchcaps.study import claims, plan_of
 from torchcaps.testing import RoutingContractError
+from torchcaps_claims import claims, plan_of
 
 ROOT = Path(__file__).parents[1]
 

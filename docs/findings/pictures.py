@@ -15,11 +15,12 @@ import torch
 
 from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
 from torchcaps.ops.routing.dynamic import Detach
-from torchcaps.study import claims, find_claim, mean_interval, read_records
-from torchcaps.study.judges.evidence import Evidence
-from torchcaps.study.sizes import parameters_of
-from torchcaps.study.svg import Dot, Line, draw_dots, draw_lines
+from torchcaps.study import mean_interval, read_records
 from torchcaps.train.digests import write_whole
+from torchcaps_claims import claims, find_claim
+from torchcaps_claims.judges.evidence import Evidence
+from torchcaps_claims.sizes import parameters_of
+from torchcaps_claims.svg import Dot, Line, draw_dots, draw_lines
 
 HERE = Path(__file__).parent
 RECORDS = HERE.parents[1] / "benchmarks" / "records"

@@ -1,8 +1,10 @@
-"""A built wheel carries everything that the commands need."""
+"""A built wheel carries everything that the commands need, and nothing of the court."""
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,15 @@ assert pathlib.Path(torchcaps.__file__).with_name("py.typed").is_file()
 assert "Verdict" in render([], title="empty", provenance={})
 from torchcaps.train.environment import environment
 assert environment()["commit"] is None
-from torchcaps.study import claim, claims
-assert len(claims()) == 947
-assert not claim.PLACES[1].exists()
+from torchcaps.cli import main
+# Where the tests run, the claims are installed.
+import importlib.metadata
+importlib.metadata.entry_points = lambda **_: ()
+sys.argv = ["torchcaps", "study", "claims"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 2
 print("complete")
 """
 
@@ -32,6 +40,9 @@ def test_a_wheel_is_complete(tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built)]
     subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
     (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if re.search("claims|judges", name)]
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"torchcaps"}
     installed = tmp_path / "installed"
     subprocess.run(
         [*pip, "install", "--no-deps", "--target", str(installed), str(wheel)],
@@ -46,3 +57,8 @@ def test_a_wheel_is_complete(tmp_path):
         text=True,
     )
     assert done.stdout.strip() == "complete", done.stderr
+    assert done.stderr == (
+        "torchcaps: `torchcaps study claims` needs the claims of the papers, an application of its "
+        "own in the repository of torchcaps: pip install ./claims in a clone; a study of your own "
+        "is a file, my.toml, and needs none of it.\n"
+    )

@@ -10,9 +10,9 @@ import pytest
 
 from made_records import made
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
-from torchcaps.study.pruned import MATCHED
 from torchcaps.study.record import read_records, write_record
 from torchcaps.train import make_recipe
+from torchcaps_claims.pruned import MATCHED
 
 ROOT = Path(__file__).parents[2]
 WHOLE, MIDDLE, REDUCED = pruned_trees.WHOLE, pruned_trees.MIDDLE, pruned_trees.REDUCED

@@ -6,7 +6,7 @@ import pytest
 
 from claims.record import EVIDENCE, Outcomes, shown
 from torchcaps.study import read_records
-from torchcaps.study.claim import PAPERS
+from torchcaps_claims.claim import PAPERS
 
 
 @cache

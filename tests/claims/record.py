@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.study import claims, make_record, plan_of, read_records, write_record
-from torchcaps.study.claim import PAPERS
+from torchcaps.study import make_record, read_records, write_record
 from torchcaps.train.environment import environment
+from torchcaps_claims import claims, plan_of
+from torchcaps_claims.claim import PAPERS
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "claims").glob("*.json"))
+FILES = sorted((ROOT / "claims" / "papers").glob("*.json"))
 COUNTS = {
     "mitterreiter2023": 85,
     "peer2022": 73,

@@ -10,8 +10,8 @@ import torch
 
 import torchcaps as tc
 from torchcaps.layers.backbone import resnet_backbone
-from torchcaps.study import claims, find_claim
-from torchcaps.study.sizes import REASONS, parameters_of
+from torchcaps_claims import claims, find_claim
+from torchcaps_claims.sizes import REASONS, parameters_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "findings"
 

@@ -6,7 +6,7 @@ import pytest
 
 from claims.record import EVIDENCE, IDS, Outcomes, shown
 from torchcaps.study import read_records
-from torchcaps.study.claim import PAPERS
+from torchcaps_claims.claim import PAPERS
 
 TEST = "tests/claims/test_sizes.py::test_size"
 

@@ -14,10 +14,10 @@ import torch
 
 import torchcaps as tc
 from torchcaps.models import MODELS
-from torchcaps.study.sizes import COUNTED, PRINTED
 from torchcaps.types import Capsules
+from torchcaps_claims.sizes import COUNTED, PRINTED
 
-CLAIMS = sorted((Path(__file__).parents[2] / "claims").glob("*.json"))
+CLAIMS = sorted((Path(__file__).parents[2] / "claims" / "papers").glob("*.json"))
 EVERY = [row for path in CLAIMS for row in json.loads(path.read_text(encoding="utf-8"))]
 SIZES = [row for row in EVERY if row["kind"] == "params" or row["metric"] == "output_shape"]
 JUDGED = [row for row in SIZES if not row.get("needs_trained") and row.get("configuration") is None]

@@ -10,8 +10,9 @@ from made_records import record
 from torchcaps.cli import main
 from torchcaps.models import MODELS
 from torchcaps.models.own import CLASSES
-from torchcaps.study import runner, write_record
-from torchcaps.study.runner.work import work
+from torchcaps.study import pool, write_record
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.work import work
 from torchcaps.train import own_code
 
 
@@ -119,11 +120,11 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     """The pool is not started: its one cell is done in this process."""
 
     def in_process(study, settings, *, watch):
-        work(study.cells(), runner.Ledger(settings.folder), root=settings.root)
+        work(study.cells(), Ledger(settings.folder), root=settings.root)
         watch({cell.name: "done" for cell in study.cells()})
         return []
 
-    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.setattr(pool, "run_study", in_process)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
@@ -200,7 +201,7 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
         for how in ({}, {"dirty": True}, {"commit": None})
     ]
     paths = [write_record(each, tmp_path / "evidence") for each in made]
-    monkeypatch.setattr(runner, "run_study", lambda *_, **__: paths)
+    monkeypatch.setattr(pool, "run_study", lambda *_, **__: paths)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text('model = "peer_sign_em"\ndata = "sign"\nepochs = 1\n')
     assert call("run", "my.toml") == (
@@ -210,7 +211,7 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
         "commit\n",
     )
     assert "2 of 3 records" in call("run", "my.toml", "--json")[2]
-    monkeypatch.setattr(runner, "run_study", lambda *_, **__: paths[:1])
+    monkeypatch.setattr(pool, "run_study", lambda *_, **__: paths[:1])
     assert call("run", "my.toml") == (0, "", "")
 
 
@@ -237,13 +238,13 @@ def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monke
     """They are in no mean; where all of them failed nothing at all was printed."""
 
     def in_process(study, settings, *, watch):
-        ledger, cells = runner.Ledger(settings.folder), study.cells()
+        ledger, cells = Ledger(settings.folder), study.cells()
         for cell in cells[-n_failed:]:
             ledger.fail(cell, "the loss became nan in epoch 1.", is_result=True)
         work(cells, ledger, root=settings.root)
         return []
 
-    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.setattr(pool, "run_study", in_process)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'name = "a/b"\nmodel = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'

@@ -10,8 +10,9 @@ import pytest
 
 from cli.command_line import Call
 from torchcaps import TorchcapsError, study
-from torchcaps.study import runner
+from torchcaps_claims import court
 
+COURT = "torchcaps_claims"
 LR = "lr --model capsnet --data mnist"
 DOCTOR = "doctor --model capsnet --data mnist"
 TRAIN = "train --model capsnet --data mnist --out new"
@@ -22,12 +23,28 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("predict run x.png --crop", "tasks.predict", FEW | {"crop": True}),
     ("predict run x.png --invert", "tasks.predict", FEW | {"invert": True}),
     ("predict run x.png --centre", "tasks.predict", FEW | {"centre": True}),
-    ("study run peer2022 1 --reduced", "study.runner.study_of", {"table": 1, "reduced": True}),
-    ("study status peer2022", "study.runner.study_of", {"table": None, "reduced": False}),
-    ("study status peer2022 1 --reduced", "study.runner.study_of", {"table": 1, "reduced": True}),
-    ("study status --reduced", "study.runner.study_of_claims", {"reduced": True}),
-    ("study table gu2021 4 --dry-run", "study.table", {"number": 4, "reduced": False}),
-    ("study table gu2021 4 --dry-run --reduced", "study.table", {"number": 4, "reduced": True}),
+    (
+        "study run peer2022 1 --reduced",
+        f"{COURT}.court.study_of",
+        {"table": 1, "reduced": True},
+    ),
+    ("study status peer2022", f"{COURT}.court.study_of", {"table": None, "reduced": False}),
+    (
+        "study status peer2022 1 --reduced",
+        f"{COURT}.court.study_of",
+        {"table": 1, "reduced": True},
+    ),
+    ("study status --reduced", f"{COURT}.court.study_of_claims", {"reduced": True}),
+    (
+        "study table gu2021 4 --dry-run",
+        f"{COURT}.tables.table",
+        {"number": 4, "reduced": False},
+    ),
+    (
+        "study table gu2021 4 --dry-run --reduced",
+        f"{COURT}.tables.table",
+        {"number": 4, "reduced": True},
+    ),
     (
         "dissect run --measure keys,couplings --measure dynamics --example 7 --images 50 --root at",
         "tasks.dissect_files",
@@ -62,8 +79,9 @@ class Told(list[Any]):
 
 
 def told(name: str, words: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The arguments by name with which a command calls a function of torchcaps."""
-    module, _, function = f"torchcaps.{name}".rpartition(".")
+    """The arguments by name with which a command calls a function."""
+    whole = name if name.startswith(COURT) else f"torchcaps.{name}"
+    module, _, function = whole.rpartition(".")
     real = getattr(importlib.import_module(module), function)
     calls = Told()
     monkeypatch.setattr(importlib.import_module(module), function, calls)
@@ -112,9 +130,9 @@ def test_groups_are_a_field_of_the_recipe(
 
 @pytest.mark.parametrize("verb", ["run", "status"])
 def test_only_takes_every_text(verb: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "study_of", lambda *args, **kwargs: "planned")
+    monkeypatch.setattr(court, "study_of", lambda *args, **kwargs: "planned")
     words = f"study {verb} peer2022 --only depth=4 --only em"
-    found = told("study.runner.only_those", words, call, monkeypatch)
+    found = told("study.names.only_those", words, call, monkeypatch)
     assert found == {"study": "planned", "texts": ["depth=4", "em"]}
 
 

@@ -4,9 +4,9 @@ import torch
 
 from torchcaps.data import ImageSet, augmented
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
-from torchcaps.study import find_claim
 from torchcaps.study.sets import data_set
 from torchcaps.train import make_recipe
+from torchcaps_claims import find_claim
 
 
 def blocks(count: int = 60) -> ImageSet:

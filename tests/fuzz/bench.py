@@ -23,11 +23,12 @@ from made_records import made
 from torchcaps import create_model, save
 from torchcaps.cli import main
 from torchcaps.study import write_record
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.measured import values_file
-from torchcaps.study.pages import BEGIN, END
-from torchcaps.study.runner import Ledger, study_of
-from torchcaps.study.runner.work import work
+from torchcaps.study.own import read_study
+from torchcaps.study.work import work
 from torchcaps.train import Run
+from torchcaps_claims.pages import BEGIN, END
 
 __all__ = ["Bench"]
 
@@ -65,7 +66,7 @@ class Bench:
     def _run_study(self) -> None:
         """A study all of whose cells are done."""
         self.ledger = Ledger(self.folder / "runs")
-        self.of_study = study_of(str(self.study))
+        self.of_study = read_study(str(self.study))
         with quiet():
             work(self.of_study.cells(), self.ledger, root=None)
 

@@ -19,8 +19,10 @@ from torchcaps.cli import main
 from torchcaps.cli.application import app
 from torchcaps.data import PUBLISHED
 from torchcaps.data.downloads import PublishedSet, RemoteFile
-from torchcaps.study.runner import Ledger, Settings, pool
-from torchcaps.study.runner.workers import End, Hire, serve
+from torchcaps.study import pool
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.settings import Settings
+from torchcaps.study.workers import End, Hire, serve
 
 __all__ = ["check_command", "draw_command"]
 
@@ -57,7 +59,8 @@ ELSEWHERE = {"--on", "--device"}
 def _commands(group: Any, before: str = "") -> dict[str, Any]:
     """Every command by its words, as `data get`."""
     found = {}
-    for name, each in group.commands.items():
+    for name in group.list_commands(None):
+        each = group.get_command(None, name)
         words = f"{before}{name}"
         found |= _commands(each, f"{words} ") if hasattr(each, "commands") else {words: each}
     return found

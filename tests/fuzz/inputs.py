@@ -40,8 +40,9 @@ from torchcaps.data.downloads import PublishedSet, RemoteFile
 from torchcaps.data.idx import read_idx
 from torchcaps.data.mat import read_mat
 from torchcaps.study import compare, read_record
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.measured import values_file
-from torchcaps.study.runner import Ledger, study_of
+from torchcaps.study.own import read_study
 from torchcaps.tasks.check_run import check_run
 from torchcaps.tasks.evaluate import evaluate_file
 from torchcaps.train import Run, read_recipe
@@ -109,7 +110,7 @@ def _of_results(bench: Bench) -> list[Target]:
         (old.result_file, side_by_side),
         (values_file(old.folder), side_by_side),
         (bench.folder / "old.claim", lambda: Ledger(bench.folder).claimed_by(1, "here")),
-        (bench.study, lambda: study_of(str(bench.study)).cells()),
+        (bench.study, lambda: read_study(str(bench.study)).cells()),
         (record, lambda: _read_under_its_digest(record)),
     ]
     whole = Target("record", record, lambda: read_record(record), _equal_to(read_record(record)))

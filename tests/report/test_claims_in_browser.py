@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.study import listed_claims
-from torchcaps.study.claim import PAPERS
-from torchcaps.study.pages import FALLS, NEVER, STANDS
-from torchcaps.study.report import write_claims_report
+from torchcaps_claims import listed_claims
+from torchcaps_claims.claim import PAPERS
+from torchcaps_claims.pages import FALLS, NEVER, STANDS
+from torchcaps_claims.report import write_claims_report
 
 pytestmark = pytest.mark.browser
 

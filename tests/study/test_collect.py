@@ -5,8 +5,9 @@ import json
 import pytest
 
 from error_text import text_of
-from torchcaps.study import Record, find_claim, judge, read_records, record_of_runs, write_record
+from torchcaps.study import Record, read_records, record_of_runs, write_record
 from torchcaps.train import make_recipe
+from torchcaps_claims import find_claim, judge
 
 CLAIMS = ("peer2022-t1-rba-bias",)
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from torchcaps.study import claims, plan_of
-from torchcaps.study.cost import STEPS_FILE, Step, hours_of, step_of
+from torchcaps.study.cost import Step, hours_of, step_of
 from torchcaps.train import make_recipe
+from torchcaps_claims import claims, plan_of
+from torchcaps_claims.cost import STEPS_FILE
 
 COUNTS = json.loads(STEPS_FILE.read_text(encoding="utf-8"))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.analysis.compactness import compactness
-from torchcaps.study import claims
+from torchcaps_claims import claims
 
 D = 16
 

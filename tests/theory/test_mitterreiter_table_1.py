@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-CLAIMS = Path(__file__).parents[2] / "claims" / "mitterreiter2023.json"
+CLAIMS = Path(__file__).parents[2] / "claims" / "papers" / "mitterreiter2023.json"
 ROWS = [
     (each["conditions"]["layer"], each["metric"], each["value"], each["std"])
     for each in json.loads(CLAIMS.read_text(encoding="utf-8"))

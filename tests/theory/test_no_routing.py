@@ -8,8 +8,9 @@ import torch
 
 import torchcaps as tc
 from torchcaps.ops import materialise, squash, uniform_routing
-from torchcaps.study import find_claim, read_records
+from torchcaps.study import read_records
 from torchcaps.types import Capsules, VoteMap
+from torchcaps_claims import find_claim
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs/findings/no-routing.md").read_text(encoding="utf-8").split())

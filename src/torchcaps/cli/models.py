@@ -86,9 +86,9 @@ def _explain(name: str) -> None:
 
 
 def _compare(as_json: bool) -> None:
-    from torchcaps.study import published_sizes
+    from torchcaps.study.court import needed_court
 
-    sizes = published_sizes()
+    sizes = needed_court("`torchcaps models --compare`").published_sizes()
     if as_json:
         print(json.dumps([asdict(size) for size in sizes], indent=2, ensure_ascii=False))
         return

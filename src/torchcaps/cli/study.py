@@ -3,21 +3,55 @@
 import json
 import sys
 import time
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, seconds_of
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.study.court import needed_court
 
 if TYPE_CHECKING:
-    from torchcaps.study.runner.system import Study
+    from torchcaps.study.system import Study
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The published claims, and what runs them.", no_args_is_help=True)
+# Commands of the claims, so that each is known by name where they are not installed.
+OF_CLAIMS = ("claims", "table", "tables", "report")
+
+
+class StudyGroup(TyperGroup):
+    """The commands here, and those of the claims where these are installed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_commands_of_claims(), *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in OF_CLAIMS:
+            return super().get_command(ctx, name)
+        needed_court(f"`torchcaps study {name}`")
+        return _commands_of_claims()[name]
+
+
+@cache
+def _commands_of_claims() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group="torchcaps.study.commands"):
+        group: Any = typer.main.get_command(point.load())
+        return dict(group.commands)
+    return {}
+
+
+app = typer.Typer(
+    cls=StudyGroup,
+    help="Studies of your own, the published claims, and what runs them.",
+    no_args_is_help=True,
+)
 
 What = Annotated[
     str,
@@ -35,71 +69,6 @@ Only = Annotated[
     ),
 ]
 Cells = Annotated[Path, typer.Option(help="Folder of the trained networks.")]
-
-
-@app.command("claims")
-def list_claims(
-    paper: Annotated[str | None, typer.Option(help="A key: gu2021.")] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            help="A verdict: reproduced, better, worse, holds, fails, undecided. Where there is "
-            "none: cited, not run, not testable, tested."
-        ),
-    ] = None,
-    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False,
-) -> None:
-    """List the claims of the papers, and where each stands.
-
-    Prints one line a claim: its id, its status, and the number or the sentence.
-    """
-    from torchcaps.study import listed_claims
-
-    _tell_missing(evidence)
-    rows = listed_claims(paper=paper, status=status, evidence=evidence)
-    if as_json:
-        print(json.dumps(rows))
-        return
-    for row in rows:
-        print(f"{row['id']}  {row['status']}{_why(row['word'])}  {row['says']}")
-
-
-@app.command("table")
-def print_table(
-    what: Annotated[str, typer.Argument(help="A paper (gu2021), or the id of a claim.")],
-    number: Annotated[
-        int | None, typer.Argument(help="A table of the paper; else all of its claims.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands and run nothing.")
-    ] = False,
-    reduced: Reduced = False,
-    root: Annotated[Path, typer.Option(help="Folder of the data sets in the commands.")] = Path(
-        "data"
-    ),
-    gpu_tflops: Annotated[
-        float | None,
-        typer.Option(help="TFLOP a second that your GPU trains at, for the hours on it."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print the commands that run a table, row by row, with what they cost.
-
-    Cost is that of training all seeds; nothing is run. Each row says by which test it is judged,
-    which statistics are read, and where it departs from the paper.
-    """
-    from torchcaps import study
-
-    if not dry_run:
-        words = what if number is None else f"{what} {number}"
-        raise TorchcapsError(
-            f"without --dry-run there is nothing to print; add it to see the commands of the "
-            f"table, or run them with `torchcaps study run {words}`."
-        )
-    rate = None if gpu_tflops is None else gpu_tflops * 1e12
-    found = study.table(what, number, reduced=reduced, root=str(root), gpu_rate=rate)
-    print(json.dumps(found.numbers()) if as_json else found.text())
 
 
 @app.command()
@@ -141,7 +110,10 @@ def run(
     Prints what the records say. Every network is trained once, however often the line is typed,
     and whatever was killed in between.
     """
-    from torchcaps.study.runner import Ledger, Settings, outcome_of, run_study, watched
+    from torchcaps.study.ledger import Ledger
+    from torchcaps.study.pool import run_study
+    from torchcaps.study.settings import Settings
+    from torchcaps.study.watch import watched
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only, evidence)
@@ -155,7 +127,7 @@ def run(
         show = _print_records if from_records else _print_comparison
         show(study, paths, out, as_json)
         return
-    found = outcome_of(study, paths)
+    found = needed_court("what records say of claims").outcome_of(study, paths)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
 
 
@@ -185,7 +157,8 @@ def status(
     from rich.console import Console
 
     from torchcaps.study import read_records
-    from torchcaps.study.runner import Ledger, progress_of
+    from torchcaps.study.ledger import Ledger
+    from torchcaps.study.watch import progress_of
 
     if by not in ("table", "cost"):
         raise TorchcapsError(f"--by must be table or cost, but is {short(by)}.")
@@ -197,44 +170,10 @@ def status(
     Console(highlight=False).print(found.table(by_cost=by == "cost"))
 
 
-@app.command()
-def tables(
-    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs/claims"),
-    readme: Annotated[Path, typer.Option(help="File with the overview.")] = Path("README.md"),
-) -> None:
-    """Write the pages of the papers out of the records, and the overview into the README.
-
-    The pages of the questions go into the folder beside them. Prints all paths.
-    """
-    from torchcaps.study.pages import write_pages
-    from torchcaps.study.questions import write_questions
-
-    # The pages first, since they refuse what is wrong before anything is written.
-    pages = write_pages(evidence, out, readme)
-    for path in (*pages, *write_questions(evidence, out.parent / "questions")):
-        print(path)
-
-
-@app.command()
-def report(
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("claims.html"),
-    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-) -> None:
-    """Write every claim with its verdict into one HTML page.
-
-    It filters by paper and verdict, and draws our numbers beside the printed ones. Prints its path.
-    """
-    from torchcaps.study.report import write_claims_report
-
-    _tell_missing(evidence)
-    print(write_claims_report(out, evidence=evidence))
-
-
 def _going_on(study: "Study", evidence: Path) -> "Study":
     """What is left of a study beside its records; says how much they spare."""
     from torchcaps.study import read_records
-    from torchcaps.study.runner import going_on
+    from torchcaps.study.go_on import going_on
 
     found = going_on(study, read_records(evidence, study=study.name).values())
     left = len(found.cells())
@@ -244,18 +183,6 @@ def _going_on(study: "Study", evidence: Path) -> "Study":
         file=sys.stderr,
     )
     return found
-
-
-def _tell_missing(evidence: Path) -> None:
-    """Else every claim would seem to be one that nobody has run."""
-    if not evidence.is_dir():
-        print(
-            printable(
-                f"there is no folder {evidence}, so no claim has a record here; --evidence names "
-                f"the folder of the records"
-            ),
-            file=sys.stderr,
-        )
 
 
 def _tell_drafts(paths: list[Path]) -> None:
@@ -276,7 +203,7 @@ def _print_comparison(study: "Study", paths: list[Path], out: Path, as_json: boo
     no mean, so they are named."""
     from torchcaps.cli.compare import show
     from torchcaps.study import Comparison, compare
-    from torchcaps.study.runner import Ledger
+    from torchcaps.study.ledger import Ledger
 
     _tell_drafts(paths)
     ledger = Ledger(out)
@@ -332,15 +259,33 @@ def _study(
     only: list[str] | None,
     evidence: Path,
 ) -> "Study":
-    from torchcaps.study import claims
-    from torchcaps.study.runner import only_those, study_of, study_of_claims
+    from torchcaps.study.names import only_those
+    from torchcaps.study.own import read_study
 
-    if what is None:
-        found = study_of_claims(claims(), "all", reduced=reduced, seeds=seeds, evidence=evidence)
+    if what is not None and what.endswith(".toml"):
+        _check_alone(what, table, reduced, seeds)
+        found = read_study(what)
     else:
-        found = study_of(what, table, reduced=reduced, seeds=seeds, evidence=evidence)
+        court = needed_court("a study of a paper")
+        plan = {"reduced": reduced, "seeds": seeds, "evidence": evidence}
+        if what is None:
+            found = court.study_of_claims(court.claims(), "all", **plan)
+        else:
+            found = court.study_of(what, table, **plan)
     return only_those(found, only) if only else found
 
 
-def _why(word: str | None) -> str:
-    return "" if word is None else f" ({word})"
+def _check_alone(what: str, table: int | None, reduced: bool, seeds: int | None) -> None:
+    """A file of one's own says all of it itself."""
+    words = {
+        f"Table {table}": table is not None,
+        "--reduced": reduced,
+        f"--seeds {seeds}": seeds is not None,
+    }
+    given = [word for word, is_given in words.items() if is_given]
+    if given:
+        raise TorchcapsError(
+            f"{' and '.join(given)} {'belongs' if len(given) == 1 else 'belong'} to the plan of a "
+            f"paper, and {what} has its own; say in the file which seeds and which epochs are "
+            f"meant."
+        )

@@ -9,10 +9,10 @@ from torchcaps._printable import printable
 __all__ = ["template"]
 
 
-def template(name: str) -> jinja2.Template:
-    """A template of this package."""
+def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
+    """A template of a package, in its folder `templates`."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_text),
+        loader=jinja2.FunctionLoader(lambda name: _text(package, name)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -27,5 +27,5 @@ def _without_controls(value: object) -> object:
     return printable(value) if type(value) is str else value
 
 
-def _text(name: str) -> str:
-    return (resources.files("torchcaps.report") / "templates" / name).read_text(encoding="utf-8")
+def _text(package: str, name: str) -> str:
+    return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")

@@ -4,96 +4,52 @@ A look is one pass over images, or over weights alone. It gives numbers by name:
 percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
 layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
 of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent, and
-`agreement.2` where the second routed layer learned how sharp its agreement is; the
-look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
-`invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
-`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`, and the look
-`tree-size` `tree_size`. Of `inequality`
+`agreement.2` where the second routed layer learned how sharp its agreement is. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below; those of `antipodal-at-start` are of the network before
-training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellation_cosine`,
-`cancellation_chi` and the `input_cosine` of the pairs, and `cancellation-at-start` the same with
-`_at_start`. The look `separation` gives `silhouette` and
+training, `antipodal_share_at_start.2`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much. The look `redrawn` trains a decoder on the frozen network and gives
-`drawn_components`, a share, `drawn_change` and `drawn_known`. The look `fixed-point` gives
-`fixed_point_distance.7` of the step from iteration 7 to 8, up to that of 50. Of the part-whole set
-alone the look `focus` gives `focus` and `focus_known`, of pruned networks alone the look `saliency`
-`saliency` and `saliency_known`, and the look `selectivity` `one_part.2` of
-the second layer of capsules, `one_part_at_most.2` by the thresholds that find most, and
-`one_part_by_chance.2` of random read-outs; older records have `dedicated.2`, which took second
+components that move by so much. Of the part-whole set alone the look `selectivity` gives
+`one_part.2` of the second layer of capsules, `one_part_at_most.2` by the thresholds that find most,
+and `one_part_by_chance.2` of random read-outs; older records have `dedicated.2`, which took second
 areas over all images.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
-routed layers.
+routed layers. `register_look` adds a look from outside this package.
 """
 
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchcaps.data.by_name import SOURCES, why_no_source
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OWN
-from torchcaps.study.job import Job
-from torchcaps.study.pruned import way_in
+from torchcaps.study.court import court
 
-__all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
+if TYPE_CHECKING:
+    from torchcaps.train.recipe import Recipe
 
-Kind = Literal[
-    "accuracy",
-    "antipodal",
-    "antipodal-at-start",
-    "calibration",
-    "cancellation",
-    "cancellation-at-start",
-    "compactness",
-    "fixed-point",
-    "focus",
-    "inequality",
-    "invariance",
-    "keys",
-    "layers",
-    "perturbation",
-    "polarisation",
-    "redrawn",
-    "saliency",
-    "selectivity",
-    "separation",
-    "tree-size",
-    "trees",
-    "weights",
-    "zero-votes",
-]
+__all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "register_look"]
+
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
-# What every epoch measures of its own accord, so that a record has it with its accuracy.
-OF_EPOCHS = ("area", "gradient_norms", "jitter", "onset", "revivals", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "car_twice", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
 OF_LAYERS = (*OF_CAPSULES, *OF_COUPLINGS)
-KIND_OF: dict[str, Kind] = {
+KIND_OF: dict[str, str] = {
     "accuracy": "accuracy",
-    "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
     "antipodal_share_at_start": "antipodal-at-start",
     "class_separation": "separation",
-    "compactness": "compactness",
     "confidence": "calibration",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
-    "drawn_components": "redrawn",
     "entity_selectivity": "selectivity",
-    "fixed_point_distance": "fixed-point",
-    "focus": "focus",
-    "gradient_cancellation": "cancellation",
-    "gradient_cancellation_at_start": "cancellation-at-start",
-    "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",
-    "saliency": "saliency",
-    "tree_size": "tree-size",
     "zero_blocks": "zero-votes",
     **dict.fromkeys(OF_KEYS, "keys"),
     **dict.fromkeys(OF_WEIGHTS, "weights"),
@@ -102,23 +58,14 @@ KIND_OF: dict[str, Kind] = {
 SPLITS = ("test", "validation", "train")
 
 
-# They look at weights, at first weights, or at a training of their own.
-WITHOUT_GRID: frozenset[Kind] = frozenset(
-    {
-        "weights",
-        "antipodal-at-start",
-        "cancellation",
-        "cancellation-at-start",
-        "fixed-point",
-        "redrawn",
-    }
-)
+# They look at weights, or at first weights.
+WITHOUT_GRID = {"weights", "antipodal-at-start"}
 
 
 class Look(NamedTuple):
     """A kind of pass over the images of one set."""
 
-    kind: Kind
+    kind: str
     data: str
     split: str = "test"
     # Couplings on a grid: one number for all routed layers, or one for each from below.
@@ -148,21 +95,56 @@ class Look(NamedTuple):
         return named if is_own else f"{named}@{self.images}"
 
 
-def looks_of(job: Job) -> tuple[Look, ...]:
-    """The looks that a job asks for, as far as they exist."""
-    asked = ("accuracy" if name in OF_EPOCHS else name for name in job.metrics)
-    kinds = dict.fromkeys(kind for name in asked if (kind := kind_of(name)) is not None)
-    # That of a dense network is what those of pruned ones are held against.
-    if way_in(job.after) is None:
-        kinds.pop("saliency", None)
-    return tuple(
-        Look(kind, job.test, job.split, () if kind in WITHOUT_GRID else job.levels)
-        for kind in kinds
-    )
+class Kind(NamedTuple):
+    """A look that somebody registered."""
+
+    take: Callable[[Any], dict[str, float]]
+    # What the folder of a run that it trains ends with, beside that of the cell.
+    trains: str
+    # Refuses a recipe that can give it no number.
+    check: "Callable[[Look, Recipe], None]"
 
 
-def kind_of(statistic: str) -> Kind | None:
+# By the name of the look.
+REGISTERED: dict[str, Kind] = {}
+
+
+def register_look(
+    name: str,
+    take: Callable[[Any], dict[str, float]],
+    *,
+    statistics: Iterable[str],
+    has_grid: bool = True,
+    trains: str = "",
+    check: "Callable[[Look, Recipe], None]" = lambda look, recipe: None,
+) -> None:
+    """Add a look to those that studies may take.
+
+    Arguments:
+        name: what the ledger calls it.
+        take: the numbers by name, of a `measure.Shown`.
+        statistics: the words under `measure` in a study that ask for it.
+        has_grid: whether it can be taken of couplings on a grid.
+        trains: the ending of the folder of a run that it trains.
+        check: refuses a recipe that can give it no number, before it is trained.
+    """
+    REGISTERED[name] = Kind(take, trains, check)
+    KIND_OF.update(dict.fromkeys(statistics, name))
+    if not has_grid:
+        WITHOUT_GRID.add(name)
+
+
+def registered(name: str) -> Kind | None:
+    """The look of this name, where it is none of this package's own."""
+    if name not in REGISTERED and name not in KIND_OF.values():
+        court()
+    return REGISTERED.get(name)
+
+
+def kind_of(statistic: str) -> str | None:
     """The look that gives a statistic; None where there is none yet."""
+    if statistic not in KIND_OF:
+        court()
     return KIND_OF.get(statistic)
 
 

@@ -13,9 +13,9 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.models.registry import check_made, check_options
 from torchcaps.study.comparison import Comparison, compare
-from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.system import LAST_SEED, MOST_SEEDS, Study, System
-from torchcaps.study.runner.work import finish
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.system import LAST_SEED, MOST_SEEDS, Study, System
+from torchcaps.study.work import finish
 from torchcaps.train import Recipe, Run
 
 __all__ = ["seeds_in", "swept_options", "train_many"]

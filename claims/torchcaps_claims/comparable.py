@@ -1,0 +1,161 @@
+"""Whether a number of a smaller run can be held against the printed one.
+
+A run of fewer images or epochs can where it is the paper's network, and about as accurate as the
+paper's: then it is the same thing, trained more quickly. A narrower network, or one that is right
+far less often, is another thing, and its numbers neither confirm nor refute those of a paper; so is
+one that is pruned less, or more. How far pruning itself comes is not held against the paper while
+it still goes on. Where a paper trains until an accuracy is reached, that is what
+its numbers are of, and a run has to come nearer to it. Entropy and keys depend on the number of
+levels, so a paper that does not name it prints a number of another thing. Two such networks can
+still be compared with each other, so this is not asked of statements.
+"""
+
+import statistics
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from torchcaps.models import MODELS
+from torchcaps.study.record import Record, Seed
+from torchcaps_claims.claim import claims
+from torchcaps_claims.job import Job
+from torchcaps_claims.plan import Plan
+from torchcaps_claims.plans import plan_of
+
+__all__ = ["POINTS", "SHORT", "why_incomparable"]
+
+# As far as the accuracy of a reduced run may lie from the paper's,
+POINTS = 2.0
+# and below the one at which the paper stops.
+SHORT = 0.5
+# As far as the share of pruned weights may lie from the paper's, in points.
+SPARSER = 5.0
+OF_SPARSITY = {"sparsity", "nonzero_parameters"}
+OF_LEVELS = {"entropy", "keys"}
+
+
+def why_incomparable(plan: Plan, record: Record) -> str | None:
+    """Why a number of a record says nothing about the number that a claim prints; None where it
+    does, as those of the full protocol always do.
+
+    Arguments:
+        plan: of a claim that is one number of one job.
+        record: what was run.
+
+    >>> why_incomparable(plan, record)  # doctest: +SKIP
+    'its width is 64 and not 256'
+    """
+    if record.reduced is None:
+        return None
+    (job,) = plan.jobs
+    paper = plan.claim.paper
+    return (
+        _other_network(job, record)
+        or _other_accuracy(job, paper, record)
+        or _still_pruned(job, record)
+        or _other_sparsity(job, paper, record)
+        or _own_levels(plan, job)
+    )
+
+
+def _other_network(job: Job, record: Record) -> str | None:
+    known = MODELS[job.model].options
+    ours: Mapping[str, Any] = {**known, **record.recipe.get("options", {})}
+    theirs: Mapping[str, Any] = {**known, **job.options}
+    for name in {**theirs, **ours}:
+        if repr(ours.get(name)) != repr(theirs.get(name)):
+            return f"its {name} is {ours.get(name)} and not {theirs.get(name)}"
+    return None
+
+
+def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
+    printed = list(_printed(paper).get(job.key, ()))
+    # What a protocol trains up to is an accuracy of the paper too.
+    stop_at = job.recipe().stop_at
+    if stop_at is not None:
+        printed.append(100 * stop_at)
+    values = [each.values["accuracy"] for each in record.seeds if "accuracy" in each.values]
+    if not printed:
+        return "the paper prints no accuracy of this network on its own test images"
+    if not values:
+        return "it has no accuracy on its own test images"
+    ours = statistics.fmean(values)
+    if stop_at is not None and ours < 100 * stop_at - SHORT:
+        return f"{ours:.1f} % of its test images are right, and the paper stops at {stop_at:.1%}"
+    nearest = min(printed, key=lambda value: abs(value - ours))
+    if abs(nearest - ours) <= POINTS:
+        return None
+    return f"{ours:.1f} % of its test images are right, and {nearest:.1f} % of the paper's"
+
+
+def _still_pruned(job: Job, record: Record) -> str | None:
+    """How many weights are left is a number of how long a network is pruned, while more go every
+    epoch."""
+    if OF_SPARSITY.isdisjoint(job.metrics):
+        return None
+    curves = [[row["sparsity"] for row in s.per_epoch if "sparsity" in row] for s in record.seeds]
+    ends = [curve[-2:] for curve in curves if len(curve) > 1]
+    if not ends:
+        return None
+    # As they are printed: one weight more is no rise.
+    before, last = (round(100 * statistics.fmean(x), 1) for x in zip(*ends, strict=True))
+    if last <= before:
+        return None
+    return f"its sparsity still rises when it ends, from {before:.1f} to {last:.1f} % in one epoch"
+
+
+def _other_sparsity(job: Job, paper: str, record: Record) -> str | None:
+    printed = _printed_sparsities(paper).get(job.key)
+    if printed is None or not OF_SPARSITY.isdisjoint(job.metrics):
+        return None
+    shares = [share for each in record.seeds if (share := _pruned(each)) is not None]
+    if not shares:
+        return "it does not say how many of its weights are pruned"
+    ours = statistics.fmean(shares)
+    if abs(ours - printed) <= SPARSER:
+        return None
+    return f"{ours:.1f} % of its weights are pruned, and {printed:.1f} % of the paper's"
+
+
+def _pruned(seed: Seed) -> float | None:
+    """The share of its weights that are pruned, in percent: as it was measured, or as the last
+    epoch has it."""
+    if "sparsity" in seed.values:
+        return seed.values["sparsity"]
+    shares = [row["sparsity"] for row in seed.per_epoch if "sparsity" in row]
+    return 100 * shares[-1] if shares else None
+
+
+def _own_levels(plan: Plan, job: Job) -> str | None:
+    if plan.left_open is None or OF_LEVELS.isdisjoint(job.metrics):
+        return None
+    return "the paper does not say on how many levels its couplings are"
+
+
+@cache
+def _printed_sparsities(paper: str) -> dict[str, float]:
+    """The share of weights, in percent, that a paper has pruned, by the key of the job that trains
+    the network."""
+    found = {}
+    for claim in claims(paper=paper, kind="sparsity"):
+        jobs = plan_of(claim).jobs
+        if len(jobs) == 1 and isinstance(claim.value, int | float):
+            found[jobs[0].key] = float(claim.value)
+    return found
+
+
+@cache
+def _printed(paper: str) -> dict[str, list[float]]:
+    """The accuracies that a paper prints of a network on the test images of its own data set, by
+    the key of the job that trains it."""
+    found: dict[str, list[float]] = {}
+    for claim in claims(paper=paper, kind="accuracy"):
+        jobs = plan_of(claim).jobs
+        if len(jobs) != 1 or not isinstance(claim.value, int | float):
+            continue
+        (job,) = jobs
+        is_clean = job.split == "test" and job.test == job.fields.get("test_data", job.train)
+        # Means of seeds, and not the best of them.
+        if is_clean and job.metrics == ("accuracy",) and "best_seed" not in job.at:
+            found.setdefault(job.key, []).append(float(claim.value))
+    return found

@@ -1,0 +1,350 @@
+"""Generated pages: what stands for and against every claim, a page a paper, one of the statements
+that are decided, and an overview.
+
+Everything is a function of claims and records, so the same records give the same bytes.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from urllib.parse import quote
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.record import Record, read_records
+from torchcaps.train.digests import write_whole
+from torchcaps.train.protocols import PROTOCOLS
+from torchcaps_claims.claim import PAPERS, Claim
+from torchcaps_claims.comparable import SHORT
+from torchcaps_claims.remarks import JUDGED_OTHERWISE, REMARKS
+from torchcaps_claims.result import Result, results
+from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
+
+__all__ = ["TITLES", "decided", "overview", "page", "write_pages"]
+
+TITLES = {
+    "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
+    "peer2022": "Limitation of Capsule Networks",
+    "gu2021": "Capsule Network is Not More Robust than Convolutional Network",
+    "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
+    "renzulli2025": "Capsule Networks Do Not Need to Model Everything",
+}
+# What a reader asks first: does it stand?
+STANDS = ("reproduced", "holds")
+FALLS = ("better", "worse", "fails")
+NEVER = ("cited", "not testable")
+BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
+# Where records lie as seen from a page, and pages as seen from the README.
+TO_EVIDENCE, TO_PAGES = "../../evidence", "docs/claims"
+MADE = "This page is made by `make tables` from the records in `evidence/`. "
+
+
+def write_pages(
+    evidence: str | os.PathLike[str], out: str | os.PathLike[str], readme: str | os.PathLike[str]
+) -> list[Path]:
+    """Write the page of each paper, that of the statements that are decided, and the overview
+    between its markers in the README. Refused where there are no records: their pages would say
+    that nothing was ever judged."""
+    _check_has_records(evidence)
+    found = results(evidence)
+    with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
+    Path(out).mkdir(parents=True, exist_ok=True)
+    to_evidence, written = way(out, evidence), []
+    for paper in PAPERS:
+        path = Path(out) / f"{paper}.md"
+        of_paper = [each for each in found if each.claim.paper == paper]
+        write_whole(path, page(paper, of_paper, to_evidence))
+        written.append(path)
+    written.append(Path(out) / "decided.md")
+    write_whole(written[-1], decided(found))
+    write_whole(Path(readme), with_overview)
+    return [*written, Path(readme)]
+
+
+def _check_has_records(evidence: str | os.PathLike[str]) -> None:
+    """Refuse a folder of no records, which is often one that is not there."""
+    if not read_records(evidence):
+        raise TorchcapsError(
+            f"there is no record in {evidence}, so every page would lose its verdicts; name the "
+            f"folder of the records: --evidence FOLDER on the command line."
+        )
+
+
+def way(folder: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
+    """How a page in a folder links to another one."""
+    return quote(Path(os.path.relpath(to, folder)).as_posix())
+
+
+def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
+    """The page of one paper, in Markdown."""
+    judged = [each for each in found if each.verdict is not None]
+    return "\n".join(
+        (
+            f"# {TITLES[paper]} [{paper}]",
+            "",
+            f"{MADE}It shows the {len(judged)} of {len(found)} claims that have a verdict;",
+            "[verdicts](../verdicts.md) says what the words mean and how a verdict is found.",
+            "",
+            *_counts(found),
+            *_judged(judged, to_evidence),
+            *_open([each for each in found if each.verdict is None]),
+        )
+    )
+
+
+def decided(found: Sequence[Result]) -> str:
+    """The sentences of the papers that came out one way or the other, in Markdown."""
+    statements = [each for each in found if each.claim.states]
+    sentences = _those(statements, STANDS + FALLS)
+    trained = [each for each in sentences if not each.is_untrained]
+    untrained = [each for each in sentences if each.is_untrained]
+    return "\n".join(
+        (
+            "# Which statements stand",
+            "",
+            f"{MADE}It shows the {len(sentences)} of",
+            f"{len(statements)} sentences of the papers that are decided: they hold, or they fail.",
+            "The page of a paper says by which number and records, and what was done otherwise.",
+            "",
+            f"## {len(trained)} by trained networks",
+            "",
+            "*Reduced* networks are smaller than the paper's, or trained for less long.",
+            "",
+            "| verdict | it says | paper | networks |",
+            "|---|---|---|---|",
+            *(_sentence(x, "reduced" if x.is_reduced else "the paper's") for x in trained),
+            "",
+            f"## {len(untrained)} by theory, counts and tests",
+            "",
+            "| verdict | it says | paper |",
+            "|---|---|---|",
+            *(_sentence(each) for each in untrained),
+            "",
+        )
+    )
+
+
+def _sentence(each: Result, *more: str) -> str:
+    paper = each.claim.paper
+    return _cells(f"**{each.status}**", says(each.claim), f"[{paper}]({paper}.md)", *more)
+
+
+def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
+    """One line a paper: how many of its claims stand, fall, or are open; of those that stand or
+    fall, how many by trained networks; and in brackets how many of these rest on runs that are
+    smaller than the paper's."""
+    lines = [
+        "| paper | claims | stand | by training | fall | by training | undecided | not judged yet "
+        "| cannot be judged |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for paper in PAPERS:
+        of_paper = [each for each in found if each.claim.paper == paper]
+        lines.append(f"| [{paper}]({to_pages}/{paper}.md) | {_shares(of_paper)} |")
+    lines.append(f"| all | {_shares(found)} |")
+    return "\n".join(lines)
+
+
+def _shares(found: Sequence[Result]) -> str:
+    words = (STANDS, FALLS, ("undecided",), NEVER)
+    stand, fall, undecided, never = (_those(found, each) for each in words)
+    waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
+    by_training = ([each for each in rows if not each.is_untrained] for rows in (stand, fall))
+    stand_trained, fall_trained = map(_count, by_training)
+    counts = (len(found), len(stand), stand_trained, len(fall), fall_trained, _count(undecided))
+    return " | ".join(map(str, (*counts, waiting, len(never))))
+
+
+def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
+    return [each for each in found if each.status in words]
+
+
+def _count(found: Sequence[Result]) -> str:
+    reduced = sum(each.is_reduced for each in found)
+    return f"{len(found)} ({reduced})" if reduced else str(len(found))
+
+
+def _put_between(path: Path, text: str) -> str:
+    """A file, with other text between its markers."""
+    try:
+        # A pipe would be waited for.
+        whole = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
+        whole = ""
+    if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
+        raise TorchcapsError(
+            f"{path} must hold the lines {BEGIN!r} and {END!r} once each and in this order; what "
+            f"stands between them is replaced."
+        )
+    before, _, rest = whole.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+
+
+def _counts(found: Sequence[Result]) -> Iterator[str]:
+    counts = Counter(each.status for each in found)
+    counts["not judged yet"] = counts.pop("not run", 0) + counts.pop("tested", 0)
+    yield "| verdict | claims |"
+    yield "|---|---|"
+    for status, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        yield f"| {status} | {count} |"
+    yield ""
+
+
+def _judged(judged: Sequence[Result], to_evidence: str) -> Iterator[str]:
+    """A section a table of the paper, and one for everything else."""
+    tables = sorted({each.claim.table for each in judged if each.claim.table is not None})
+    for number in (*tables, None):
+        rows = [each for each in judged if each.claim.table == number]
+        if not rows:
+            continue
+        yield "## Text, figures and theorems" if number is None else f"## Table {number}"
+        yield ""
+        place = "" if number is not None else " place |"
+        yield f"|{place} claim | published | ours | verdict | protocol | record |"
+        yield f"|{'---|' if place else ''}---|---|---|---|---|---|"
+        for each in rows:
+            yield _row(each, to_evidence, with_place=bool(place))
+        yield ""
+
+
+def _row(each: Result, to_evidence: str, *, with_place: bool) -> str:
+    cells = (
+        *([each.claim.where] if with_place else []),
+        f"`{each.claim.id}` {says(each.claim)}",
+        published(each.claim),
+        ours(each),
+        f"**{each.status}**",
+        protocol(each),
+        links(each, to_evidence),
+    )
+    return _cells(*cells)
+
+
+def _cells(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
+
+
+def says(claim: Claim) -> str:
+    """The statement, or the system that a number is about."""
+    if claim.states:
+        return claim.statement or ""
+    words = [claim.system, claim.dataset]
+    words += [_said(n, value) for n, value in claim.conditions.items() if _is_told(n, value)]
+    return ", ".join(filter(None, words))
+
+
+def _said(name: str, value: object) -> str:
+    """A condition in words: "no decoder", "not pruned", "capsule layers 5"."""
+    spoken = name.replace("_", " ")
+    if isinstance(value, bool):
+        denied = "not" if spoken.endswith("ed") else "no"
+        return spoken if value else f"{denied} {spoken}"
+    return f"{spoken} {value}"
+
+
+def published(claim: Claim) -> str:
+    """What the paper prints."""
+    if claim.states:
+        return "the statement"
+    spread = "" if claim.std is None else f" ± {claim.std:g}"
+    unit = {None: "", "%": " %"}.get(claim.unit, f" {claim.unit}")
+    return f"{claim.metric} {claim.value}{spread}{unit}"
+
+
+def ours(each: Result) -> str:
+    """What we have: the mean with its interval, or how a test shows it."""
+    verdict = each.verdict
+    if not isinstance(verdict, NumberVerdict | StatementVerdict):
+        return "left open by a test" if each.status == "undecided" else "shown by a test"
+    found = verdict.ours
+    if found.n == 0:
+        return f"{found.mean:.4g}, counted"
+    n = verdict.n_text if isinstance(verdict, StatementVerdict) else str(found.n)
+    if failed := sum(record.failed for record in each.records.values()):
+        n += f", and {failed} failed"
+    if found.low is None:
+        return f"{found.mean:.4g}, n = {n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
+
+
+def protocol(each: Result) -> str:
+    """Whether it is the paper's, what is done otherwise, what the paper leaves to choose, and what
+    else a reader should know."""
+    remark = f"; mind: {REMARKS[each.claim.id]}" if each.claim.id in REMARKS else ""
+    if not each.records or each.plan.word is not None:
+        return f"no training{remark}"
+    records = each.records.values()
+    smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
+    departures = dict.fromkeys(text for record in records for text in _departures(record))
+    if each.claim.id in JUDGED_OTHERWISE:
+        departures[JUDGED_OTHERWISE[each.claim.id]] = None
+    conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
+    verdict = each.verdict
+    if isinstance(verdict, NumberVerdict) and verdict.incomparable:
+        conditions = f"{verdict.not_comparable()} ({conditions})"
+    if isinstance(verdict, StatementVerdict) and verdict.open_because:
+        conditions = f"left open: {verdict.open_because} ({conditions})"
+    left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
+    chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
+    short = _short_of_the_stop(each) if each.claim.states else ""
+    return "; departs: ".join((conditions, *departures)) + chosen + short + remark
+
+
+def _departures(record: Record) -> tuple[str, ...]:
+    """Those that it names, and those of its protocol, which older studies of one's own left out."""
+    followed = PROTOCOLS.get(str(record.recipe.get("protocol")))
+    return (*record.departures, *(followed.departures(record.recipe) if followed else ()))
+
+
+def _short_of_the_stop(each: Result) -> str:
+    """Of networks that came to less than the accuracy at which the paper stops: a statement speaks
+    of these."""
+    told = []
+    for record in each.records.values():
+        stop = record.recipe.get("stop_at")
+        found = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
+        if stop is not None and found and (mean := fmean(found)) < 100 * stop - SHORT:
+            told.append(
+                f"{record.recipe['model']} came to {mean:.1f} %, and the paper stops at "
+                f"{100 * stop:g} %"
+            )
+    return "".join(f"; mind: {text}" for text in dict.fromkeys(told))
+
+
+def links(each: Result, to_evidence: str) -> str:
+    """To the records of a result."""
+    return ", ".join(
+        f"[{name}]({to_evidence}/{record.study}/{name}.json)"
+        for name, record in sorted(each.records.items())
+    )
+
+
+def _is_told(name: str, value: object) -> bool:
+    """Conditions that tell one row of a table from another, and not how all were trained."""
+    return isinstance(value, str | int | float) and not name.endswith(("_source", "_assumed"))
+
+
+def _open(waiting: Sequence[Result]) -> Iterator[str]:
+    if not waiting:
+        return
+    yield "## Without a verdict"
+    yield ""
+    yield "`torchcaps study claims --json` lists them one by one."
+    yield ""
+    yield "| place | claims | why |"
+    yield "|---|---|---|"
+    places: dict[str, list[Result]] = {}
+    for each in waiting:
+        places.setdefault(each.claim.where, []).append(each)
+    for where, rows in places.items():
+        yield f"| {where} | {len(rows)} | {'; '.join(sorted({_why(each) for each in rows}))} |"
+    yield ""
+
+
+def _why(each: Result) -> str:
+    """Words that do not change with what torchcaps can do today."""
+    if each.status == "not testable":
+        return f"{each.status}: {each.plan.word}"
+    return each.status if each.status in NEVER else "not judged yet"

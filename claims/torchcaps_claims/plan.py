@@ -1,0 +1,95 @@
+"""What becomes of a claim: the jobs that measure it, or one word why nothing is trained for it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from torchcaps.errors import TorchcapsError
+from torchcaps_claims.claim import Claim
+from torchcaps_claims.job import Job
+
+__all__ = ["STATUSES", "WORDS", "Plan", "Status", "Word", "no_run", "runs"]
+
+# Where a claim stands before any record: a test of this repository shows it, nothing has been run
+# for it yet, others have measured it, or nothing that could be run decides it.
+Status = Literal["tested", "not run", "cited", "not testable"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+Word = Literal[
+    "benchmark",
+    "cited",
+    "configuration",
+    "count",
+    "setting",
+    "shape",
+    "survey",
+    "theory",
+    "unspecified",
+]
+WORDS: dict[Word, str] = {
+    "benchmark": "a cost, measured on untrained networks",
+    "cited": "a number of others, of a network that is not here",
+    "configuration": "decided by how networks are built, without training",
+    "count": "parameters or steps, counted on untrained networks",
+    "setting": "a choice of the paper, and no result",
+    "shape": "the size of a map or a layer, on untrained networks",
+    "survey": "about other people's code",
+    "theory": "an identity or a bound, checked on random layers or untrained networks",
+    "unspecified": "the paper does not say enough to build it",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Either `jobs`, or a `word` and, where a test of this repository shows the claim, the test."""
+
+    claim: Claim
+    jobs: tuple[Job, ...] = ()
+    word: Word | None = None
+    shown_by: str | None = None  # tests/file.py::test
+    # How one number is made of several jobs, where a claim is a number.
+    choice: str | None = None
+    # What the paper leaves open and was chosen here, beside what its row says of that.
+    left_open: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.jobs) == (self.word is not None):
+            raise TorchcapsError(
+                f"{self.claim.id} must have jobs, or a word why nothing is trained for it; it has "
+                f"{'both' if self.jobs else 'neither'}."
+            )
+
+    @property
+    def status(self) -> Status:
+        """Where it stands before any record."""
+        if self.word == "cited":
+            return "cited"
+        if self.shown_by is not None:
+            return "tested"
+        return "not testable" if self.word in ("setting", "survey", "unspecified") else "not run"
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the claim, as JSON has it."""
+        return {
+            "status": self.status,
+            "word": self.word,
+            "shown_by": self.shown_by,
+            "choice": self.choice,
+            "left_open": self.left_open,
+            "jobs": [job.numbers() for job in self.jobs],
+        }
+
+
+def runs(
+    claim: Claim,
+    jobs: tuple[Job, ...],
+    *,
+    choice: str | None = None,
+    left_open: str | None = None,
+) -> Plan:
+    """A claim that trained networks decide."""
+    return Plan(claim, jobs=jobs, choice=choice, left_open=left_open)
+
+
+def no_run(claim: Claim, word: Word, *, shown_by: str | None = None) -> Plan:
+    """A claim for which nothing is trained."""
+    return Plan(claim, word=word, shown_by=shown_by)

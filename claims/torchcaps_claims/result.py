@@ -1,0 +1,251 @@
+"""What all records together say about every claim: its verdict, or where it stands without one."""
+
+import os
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchcaps.models import MODELS
+from torchcaps.study.look import Look, kind_of
+from torchcaps.study.record import Record, read_records
+from torchcaps.study.same import trained_in, trains
+from torchcaps_claims.claim import Claim, claims
+from torchcaps_claims.comparable import why_incomparable
+from torchcaps_claims.job import Job
+from torchcaps_claims.judges import WITH_ITSELF, WITHIN_A_SET, judge_and_read
+from torchcaps_claims.onset import onsets_at_least
+from torchcaps_claims.plan import Plan
+from torchcaps_claims.plans import plan_of
+from torchcaps_claims.statistics import RATES
+from torchcaps_claims.verdict import (
+    NumberVerdict,
+    ShownVerdict,
+    StatementVerdict,
+    judge,
+    judge_count,
+    judge_test,
+)
+
+__all__ = ["Result", "result_of", "results", "values_of"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A claim, its verdict, and the records on which that rests, by their hash."""
+
+    claim: Claim
+    plan: Plan
+    verdict: NumberVerdict | StatementVerdict | ShownVerdict | None = None
+    records: Mapping[str, Record] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """The word of the verdict, or why there is none."""
+        return self.plan.status if self.verdict is None else self.verdict.word
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether its verdict rests on counts and tests alone."""
+        return self.verdict is not None and self.plan.word is not None
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether it rests on a smaller protocol than the paper's."""
+        return any(record.reduced is not None for record in self.records.values())
+
+
+def results(
+    evidence: str | os.PathLike[str] = "evidence", *, paper: str | None = None
+) -> list[Result]:
+    """One a claim, in the order of the files; records of changed code are left out.
+
+    Arguments:
+        evidence: the folder of records.
+        paper: only the claims of this paper; None: those of all.
+
+    >>> len(results(paper="peer2022"))
+    73
+    """
+    records = read_records(evidence)
+    return [result_of(claim, records) for claim in claims(paper=paper)]
+
+
+def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
+    """What records, by their hash, say about a claim: those that name it, and those of the same
+    networks.
+
+    Of several records of a number the one of the full protocol is taken, then one that can be
+    compared, then the one of most seeds, then the latest. A statement compares, and rests on those
+    of them that its judge reads, of the full protocol or else of a smaller one.
+
+    Arguments:
+        claim: the printed number or statement.
+        records: all records by their hash, as `read_records` gives them.
+
+    >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
+    """
+    plan = plan_of(claim)
+    models = {job.model for job in plan.jobs}
+    trained = _trained_by(plan)
+    about = {
+        name: record
+        for name, record in records.items()
+        # A study of our own judges nothing of a paper, whatever networks it shares with a plan: it
+        # does not say how much smaller they are.
+        if claim.id in record.claims
+        or (
+            record.claims and record.recipe.get("model") in models and trained_in(record) in trained
+        )
+    }
+    if claim.states and plan.shown_by is None:
+        for alike in _comparable(plan, about):
+            compared, read = judge_and_read(claim, alike.values())
+            if compared is not None:
+                taken = {id(record) for record in read}
+                rests_on = {name: each for name, each in alike.items() if id(each) in taken}
+                return Result(claim, plan, compared, rests_on)
+        return Result(claim, plan)
+    judged = [
+        Result(claim, plan, verdict, {name: record})
+        for name, record in about.items()
+        if (verdict := _verdict(plan, record)) is not None
+    ]
+    return max(judged, key=_rank, default=Result(claim, plan))
+
+
+def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+    """Those of the full protocol; then those of a smaller one: networks that were trained as the
+    paper's and looked at in a smaller way, then those that were trained for as long as a smaller
+    form of the plan, and then the others, whatever their lengths: a network of a plan is not
+    compared with one that was trained for longer."""
+    yield {name: record for name, record in about.items() if record.reduced is None}
+    smaller = {name: record for name, record in about.items() if record.reduced is not None}
+    forms = [job.smaller().recipe() for job in plan.jobs]
+    as_the_paper = {trains(job.recipe()) for job in plan.jobs}
+    as_planned = {trains(recipe) for recipe in forms}
+    # The narrow twin of a routed network has a recipe that no plan could write down.
+    lengths = {_length(recipe.model_dump()) for recipe in forms}
+    papers = {name: each for name, each in smaller.items() if trained_in(each) in as_the_paper}
+    planned = {
+        name: each
+        for name, each in smaller.items()
+        if trained_in(each) in as_planned
+        or (name not in papers and _length(each.recipe) in lengths)
+    }
+    others = {n: each for n, each in smaller.items() if n not in papers and n not in planned}
+    for alike in (papers, planned, others):
+        yield from _as_wide(plan.claim, alike)
+
+
+def _length(recipe: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How long a network is trained; each data set has a smaller form of its own."""
+    return tuple(recipe.get(name) for name in ("data", "epochs", "train_images", "learning_rate"))
+
+
+def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+    """A width at a time, since a narrow network is not compared with a wide one. Where a statement
+    compares networks on one data set at a time, each set has its own width. A network that has no
+    width stands beside those of any where each is compared with itself."""
+    if claim.id in WITHIN_A_SET:
+        sets = {record.recipe["data"] for record in smaller.values()}
+        of_sets = [
+            _by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data})[0]
+            for data in sorted(sets)
+        ]
+        yield dict(ChainMap(*of_sets))
+        return
+    widths = _by_width(smaller)
+    if claim.id in WITH_ITSELF:
+        without = {name: record for name, record in smaller.items() if not _has_width(record)}
+        widths = [alike | without for alike in widths]
+    yield from widths
+
+
+def _by_width(records: Mapping[str, Record]) -> list[dict[str, Record]]:
+    """Those of most records first. A network that is not narrower than by itself stands with those
+    that have no width."""
+    found: dict[Any, dict[str, Record]] = {}
+    for name, record in records.items():
+        width = record.recipe.get("options", {}).get("width")
+        if _has_width(record) and width == MODELS[record.recipe["model"]].options["width"]:
+            width = None
+        found.setdefault(width, {})[name] = record
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def _has_width(record: Record) -> bool:
+    model = record.recipe.get("model")
+    return model in MODELS and "width" in MODELS[model].options
+
+
+def _trained_by(plan: Plan) -> set[str]:
+    """Digests of all networks of its jobs, full or reduced, whichever claim they were made for."""
+    return {trains(each.recipe()) for job in plan.jobs for each in (job, job.smaller())}
+
+
+def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
+    claim = plan.claim
+    if plan.shown_by is None:
+        values = values_of(plan, record)
+        if not values:
+            return None
+        return judge(claim, values, incomparable=why_incomparable(plan, record))
+    # A record of tests has one number by the id of each claim: what was counted, or that the test
+    # passed.
+    shown = record.seeds[0]
+    if claim.id not in shown.values:
+        return None
+    found = shown.values[claim.id]
+    if claim.kind == "params" or (plan.word == "count" and not claim.states):
+        return judge_count(claim, found)
+    return judge_test(claim, plan.shown_by, found=found)
+
+
+def values_of(plan: Plan, record: Record) -> list[float] | None:
+    """One value a seed of the number that a claim prints; None where the record does not give it.
+
+    A number that is made of several jobs, or of several layers, is none that could be read off.
+    """
+    claim = plan.claim
+    if claim.states or len(plan.jobs) != 1 or not isinstance(claim.value, int | float):
+        return None
+    (job,) = plan.jobs
+    if job.metrics == ("onset",):
+        return onsets_at_least(record) or None
+    known = {name for seed in record.seeds for name in seed.values}
+    for each in (job, job.smaller()):
+        # A record that was made for the claim may be of another epoch.
+        if each.ends and each.ends["epochs"] != record.recipe.get("epochs"):
+            continue
+        for name in _keys(each):
+            if name in known:
+                is_percent = claim.unit == "%" and job.metrics[0] in RATES
+                return [100 * v if is_percent else v for v in record.values(name)]
+    return None
+
+
+def _keys(job: Job) -> Iterable[str]:
+    """What the number of a job is called in a record."""
+    # Records are of all seeds.
+    if len(job.metrics) != 1 or "best_seed" in job.at:
+        return
+    (statistic,) = job.metrics
+    kind = kind_of(statistic)
+    layers = job.at.get("layers", [])
+    if kind is None or (kind == "layers") != (len(layers) == 1):
+        return
+    tested_on = job.fields.get("test_data", job.train)
+    place = {
+        "compactness": str(job.at.get("factor", "")).lower() or None,
+        "keys": job.at.get("class") if statistic == "keys" else None,
+        "layers": layers[0] if layers else None,
+    }.get(kind)
+    number = statistic if place is None else f"{statistic}.{place}"
+    yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
+
+
+def _rank(each: Result) -> tuple[bool, bool, int, str]:
+    (record,) = each.records.values()
+    is_comparable = not (isinstance(each.verdict, NumberVerdict) and each.verdict.incomparable)
+    return record.reduced is None, is_comparable, record.measured, record.made.isoformat()

@@ -1,0 +1,302 @@
+"""What records say about a claim: a function of values, with its tolerances in code.
+
+A number is `reproduced` when the whole t-interval of the mean over seeds lies inside the printed
+value plus and minus the tolerance, `better` or `worse` when the whole interval lies outside, and
+`undecided` otherwise; always below three seeds, and where a reduced run is too far from the paper's
+to be compared (`comparable.py`). The tolerance is the larger of twice the printed
+standard deviation and what its kind allows.
+
+A statement about a statistic `holds` when the whole interval is on its side of the threshold,
+`fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
+number of seeds that its row asks for.
+
+What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced`
+within the tolerance. A statement that a test of this repository shows `holds`, or `fails` where the
+test shows that the paper is wrong, which its row says; it is `undecided` where the test shows what
+lies between both.
+
+Changing a tolerance changes verdicts and no record.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps_claims.claim import Claim
+
+__all__ = [
+    "LEAST_SEEDS",
+    "VERDICTS",
+    "NumberVerdict",
+    "ShownVerdict",
+    "StatementVerdict",
+    "StatementWord",
+    "in_every_cell",
+    "judge",
+    "judge_count",
+    "judge_statistic",
+    "judge_test",
+    "word_of",
+]
+
+NumberWord = Literal["reproduced", "better", "worse", "undecided"]
+StatementWord = Literal["holds", "fails", "undecided"]
+Side = Literal["greater", "less", "within"]
+VERDICTS = ("reproduced", "better", "worse", "holds", "fails", "undecided")
+
+LEAST_SEEDS = 3
+CONFIDENCE = 0.95
+# Accuracies are in percent.
+HIGH_ACCURACY, TOLERANCE_OF_HIGH, TOLERANCE_OF_ACCURACY = 98.0, 0.3, 1.0
+TOLERANCE_OF_OTHERS = 0.1  # of the value
+# Everything else is the better the higher; the papers praise what is lower of these.
+LOWER_IS_BETTER_KINDS = {"entropy", "params"}
+LOWER_IS_BETTER = {
+    "cdr",
+    "cdr max over experiments",
+    "cds",
+    "number of dictionary keys (parse trees)",
+    "steps before learning starts (at least)",
+}
+# Printed as a bound, which any larger number agrees with.
+AT_LEAST = {"steps before learning starts (at least)"}
+
+
+@dataclass(frozen=True)
+class NumberVerdict:
+    """A printed number against ours."""
+
+    word: NumberWord
+    claim: Claim
+    ours: Interval
+    tolerance: float
+    # Why ours cannot be held against it; then it is undecided, whatever the interval.
+    incomparable: str | None = None
+
+    def text(self) -> str:
+        """The same in one line."""
+        why = "" if self.incomparable is None else f"{self.not_comparable()}; "
+        unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
+        return (
+            f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
+            f"{self._spread()}, tolerance {self.tolerance:.3g}"
+        )
+
+    def not_comparable(self) -> str:
+        """The reason as a sentence that begins small."""
+        return f"reduced run is not comparable: {self.incomparable}"
+
+    def _spread(self) -> str:
+        if self.ours.n == 0:
+            return " counted"
+        seeds = f"{self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
+        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+        return f"{ends} over {seeds}"
+
+
+@dataclass(frozen=True)
+class ShownVerdict:
+    """What a test of this repository shows of a claim."""
+
+    word: Literal["holds", "fails", "reproduced", "undecided"]
+    test: str
+
+    def text(self) -> str:
+        """The same in one line."""
+        verb = "left open" if self.word == "undecided" else "shown"
+        return f"{self.word}: {verb} by {self.test}"
+
+
+@dataclass(frozen=True)
+class StatementVerdict:
+    """A statistic against the threshold of a statement."""
+
+    word: StatementWord
+    ours: Interval
+    side: Side
+    threshold: float
+    # The seeds of each network, where `ours` is over those of several.
+    pooled: tuple[int, ...] = ()
+    # What keeps it undecided, whatever the interval.
+    open_because: str | None = None
+
+    @property
+    def n_text(self) -> str:
+        """Over how many seeds: "10", and of two networks "2 × 10" or "10 + 8"."""
+        if not self.pooled:
+            return str(self.ours.n)
+        if len(set(self.pooled)) == 1:
+            return f"{len(self.pooled)} × {self.pooled[0]}"
+        return " + ".join(map(str, self.pooled))
+
+    def text(self) -> str:
+        """The same in one line."""
+        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+        return (
+            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
+            f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
+            f"{'' if self.open_because is None else f'; left open: {self.open_because}'}"
+        )
+
+
+def judge(
+    claim: Claim, values: Sequence[float], *, incomparable: str | None = None
+) -> NumberVerdict:
+    """The verdict on a printed number by one value a seed, in the unit of the claim.
+
+    Arguments:
+        claim: the printed number.
+        values: one a seed, in the unit of the claim.
+        incomparable: why they cannot be held against it, which leaves it undecided.
+
+    >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
+    'reproduced'
+    """
+    printed = claim.value
+    if claim.states or not isinstance(printed, int | float):
+        raise TorchcapsError(
+            f"{claim.id} is no number that could be reproduced; a statement is judged by "
+            f"judge_statistic, a shape by a test."
+        )
+    ours = mean_interval(values, confidence=CONFIDENCE)
+    tolerance = tolerance_of(claim)
+    word = _word(claim, float(printed), ours, tolerance)
+    return NumberVerdict(
+        "undecided" if incomparable else word, claim, ours, tolerance, incomparable
+    )
+
+
+def judge_count(claim: Claim, count: float) -> NumberVerdict:
+    """The verdict on a printed number by what is counted, in the unit of the claim; `ours.n` is 0.
+
+    Arguments:
+        claim: the printed number.
+        count: ours, in the unit of the claim.
+
+    >>> judge_count(find_claim("rem-t9-eff-capsnet-params"), 0.161824).word
+    'reproduced'
+    """
+    assert isinstance(claim.value, int | float)
+    tolerance = tolerance_of(claim)
+    exact = Interval(count, count, count, 0)
+    difference = count - claim.value
+    if abs(difference) <= tolerance:
+        word: NumberWord = "reproduced"
+    else:
+        word = "better" if (difference < 0) == _is_better_low(claim) else "worse"
+    return NumberVerdict(word, claim, exact, tolerance)
+
+
+def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:
+    """The verdict on a claim by a test that passed.
+
+    Arguments:
+        claim: the printed statement.
+        test: the name of the test that passed.
+        found: what the test recorded; 0 where it shows that the claim, as its row puts it, is
+            neither shown nor refuted.
+
+    >>> judge_test(claim, "tests/theory/test_sign.py::test_x")
+    """
+    if found == 0:
+        return ShownVerdict("undecided", test)
+    if not claim.states:
+        return ShownVerdict("reproduced", test)
+    return ShownVerdict("fails" if claim.expected == "contradicted" else "holds", test)
+
+
+def tolerance_of(claim: Claim) -> float:
+    """How far our mean may be from a printed number that counts as reproduced."""
+    value = claim.value
+    assert isinstance(value, int | float)
+    if claim.kind == "accuracy":
+        least = TOLERANCE_OF_HIGH if value > HIGH_ACCURACY else TOLERANCE_OF_ACCURACY
+    else:
+        least = TOLERANCE_OF_OTHERS * abs(value)
+    return max(2 * (claim.std or 0.0), least)
+
+
+def _word(claim: Claim, printed: float, ours: Interval, tolerance: float) -> NumberWord:
+    if ours.n < LEAST_SEEDS or ours.low is None or ours.high is None:
+        return "undecided"
+    below = printed - tolerance
+    above = math.inf if claim.metric in AT_LEAST else printed + tolerance
+    if below <= ours.low and ours.high <= above:
+        return "reproduced"
+    if ours.low > above:
+        return "worse" if _is_better_low(claim) else "better"
+    if ours.high < below:
+        return "better" if _is_better_low(claim) else "worse"
+    return "undecided"
+
+
+def _is_better_low(claim: Claim) -> bool:
+    return claim.kind in LOWER_IS_BETTER_KINDS or claim.metric in LOWER_IS_BETTER
+
+
+def judge_statistic(
+    values: Sequence[float],
+    *,
+    side: Side,
+    threshold: float,
+    n_seeds_min: int,
+    cells: int = 1,
+) -> StatementVerdict:
+    """The verdict on a statement by one value of its statistic a seed.
+
+    Arguments:
+        values: one value a seed, paired differences included.
+        side: "greater" or "less" than the threshold, or "within" plus and minus the threshold.
+        threshold: the row's.
+        n_seeds_min: the row's; below that many seeds nothing is decided.
+        cells: how many cells the statement speaks of; the interval is that of Bonferroni.
+
+    >>> judge_statistic([1.0, 1.2, 1.1], side="greater", threshold=0.0, n_seeds_min=3).word
+    'holds'
+    """
+    if side not in ("greater", "less", "within"):
+        raise TorchcapsError(
+            f"side {short(side)} is unknown; {nearest(side, ('greater', 'less', 'within'))}."
+        )
+    if not math.isfinite(threshold) or (side == "within" and threshold < 0):
+        raise TorchcapsError(
+            f"the threshold must be finite, and from 0 up where values are to lie within, but came "
+            f"as {short(threshold)}."
+        )
+    ours = mean_interval(values, confidence=1 - (1 - CONFIDENCE) / cells)
+    return StatementVerdict(word_of(ours, side, threshold, n_seeds_min), ours, side, threshold)
+
+
+def word_of(ours: Interval, side: Side, threshold: float, least: int) -> StatementWord:
+    """The word for an interval by itself; below `least` seeds nothing is decided."""
+    if ours.n < least or ours.low is None or ours.high is None:
+        return "undecided"
+    low, high = ours.low, ours.high
+    if side == "within":
+        inside = -threshold <= low and high <= threshold
+        outside = low > threshold or high < -threshold
+    elif side == "greater":
+        inside, outside = low > threshold, high < threshold
+    else:
+        inside, outside = high < threshold, low > threshold
+    return "holds" if inside else "fails" if outside else "undecided"
+
+
+def in_every_cell(words: Iterable[StatementWord]) -> StatementWord:
+    """A statement about every cell holds where all cells hold, and fails where one fails.
+
+    Arguments:
+        words: a verdict a cell, "holds", "fails" or "undecided".
+
+    >>> in_every_cell(["holds", "undecided"])
+    'undecided'
+    """
+    found = list(words)
+    if not found:
+        raise TorchcapsError("a statement about every cell needs at least one cell, but came none.")
+    if "fails" in found:
+        return "fails"
+    return "holds" if set(found) == {"holds"} else "undecided"

@@ -1,0 +1,40 @@
+"""The application that judges published claims, torchcaps-claims, where it is installed.
+
+It stands above this package and registers its looks and its plans when it is loaded; nothing here
+imports it by name.
+"""
+
+from functools import cache
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["court", "needed_court"]
+
+GROUP = "torchcaps.study"
+
+
+@cache
+def court() -> Any:
+    """Its module, `torchcaps_claims.court`; None where it is not installed."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        return point.load()
+    return None
+
+
+def needed_court(for_what: str) -> Any:
+    """The same, or one sentence.
+
+    Arguments:
+        for_what: what was asked for, "`torchcaps study claims`".
+    """
+    found = court()
+    if found is None:
+        raise TorchcapsError(
+            f"{for_what} needs the claims of the papers, an application of its own in the "
+            f"repository of torchcaps: pip install ./claims in a clone; a study of your own is a "
+            f"file, my.toml, and needs none of it."
+        )
+    return found

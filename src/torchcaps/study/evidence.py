@@ -1,0 +1,179 @@
+"""Records of systems whose seeds have all come to an end."""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.collect import record_of_runs
+from torchcaps.study.go_on import joined
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.measured import values_file
+from torchcaps.study.record import Record, Seed, read_records, write_record
+from torchcaps.study.same import trained_in
+from torchcaps.study.system import Cell, Study, System
+
+__all__ = ["write_records"]
+
+LOCK = ".records.lock"
+
+
+def write_records(
+    study: Study, ledger: Ledger, evidence: str | os.PathLike[str], *, partly: bool = False
+) -> list[Path]:
+    """Write the record of each system that is complete, and return the paths of all of them.
+
+    A record that says as much already stays; one that says less is superseded. One that has more
+    seeds or other statistics is not: it counts beside the new one. With `partly`, a system has a
+    record of the seeds that came to an end, where others did not and nobody is at them.
+    """
+    if not partly and not any(_is_complete(each, ledger) for each in study.systems):
+        return []
+    folder = Path(evidence)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Two that end at once, of whichever folders of runs, would both find no record of a system.
+    with FileLock(folder / LOCK):
+        there = read_records(evidence, study=study.name, drafts=True)
+        written, refused = [], []
+        for each in study.systems:
+            if _is_complete(each, ledger) or (partly and not _is_worked_on(each, ledger)):
+                try:
+                    written.append(_write(study, each, ledger, evidence, there))
+                except TorchcapsError as error:
+                    refused.append(error)
+    if refused:
+        # Those of the other systems are written.
+        raise refused[0]
+    return [path for path in written if path is not None]
+
+
+def _is_complete(system: System, ledger: Ledger) -> bool:
+    return {ledger.state(cell) for cell in system.cells()} <= {"done", "failed"}
+
+
+def _is_worked_on(system: System, ledger: Ledger) -> bool:
+    """By another line, which writes the record when it ends."""
+    return any(ledger.state(cell) == "running" for cell in system.cells())
+
+
+def _write(
+    study: Study,
+    system: System,
+    ledger: Ledger,
+    evidence: str | os.PathLike[str],
+    there: dict[str, Record],
+) -> Path | None:
+    cells = system.cells()
+    states = [ledger.state(cell) for cell in cells]
+    done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
+    failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
+    begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
+    if not done and not begun:
+        # Nothing says what was trained, or nothing was.
+        return _kept(study, system, evidence)
+    for cell in done:
+        if not ledger.run(cell).is_done:
+            values = values_file(ledger.run(cell).folder)
+            raise TorchcapsError(
+                f"{values} holds what was measured of {cell.name}, but its run is gone or has lost "
+                f"its result; put the run back, or remove the file as well, and the same line "
+                f"trains it anew."
+            )
+    record = record_of_runs(
+        [ledger.run(cell).folder for cell in done],
+        study=study.name,
+        claims=system.claims,
+        measured={cell.recipe.seed: ledger.values(cell) for cell in done},
+        # A seed that is still to come was measured by nobody, and makes no draft of the others.
+        measured_by=[each for cell in (*done, *failed) for each in ledger.measured_by(cell)],
+        failed={cell.recipe.seed: ledger.failure(cell) or "" for cell in failed},
+        failed_in=begun,
+        reduced=system.reduced,
+        departures=system.departures,
+    )
+    record = record.model_copy(update={"data": {**record.data, **_images(done, ledger)}})
+    if system.earlier is not None:
+        record = joined(system.earlier, record)
+    alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
+    for name, old in alike.items():
+        if _says_as_much(old, record):
+            return _path(study, name, evidence)
+    replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
+    if replaced:
+        # It names one: that which is shown where there is another.
+        name = max(replaced, key=lambda each: _weight(replaced[each]))
+        record = record.model_copy(update={"supersedes": name})
+    return write_record(record, evidence)
+
+
+def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
+    """Digests of the images of other sets that all cells were measured on."""
+    found: dict[str, str] = {}
+    for cell in cells:
+        for name, digest in ledger.images(cell).items():
+            if found.setdefault(name, digest) != digest:
+                raise TorchcapsError(
+                    f"{cell.name} was measured on other images of {name} (digest {digest}) than "
+                    f"the seeds before it ({found[name]}), so they do not make one record; remove "
+                    f"{values_file(ledger.run(cell).folder)}, and it is measured again."
+                )
+    return found
+
+
+def _kept(study: Study, system: System, evidence: str | os.PathLike[str]) -> Path | None:
+    """The record that a system goes on from, once more where it judges other claims by now."""
+    earlier = system.earlier
+    if earlier is None:
+        return None
+    if {*earlier.claims} == {*system.claims}:
+        return _path(study, earlier.digest(), evidence)
+    now = {"claims": system.claims, "reduced": system.reduced, "supersedes": earlier.digest()}
+    return write_record(earlier.model_copy(update=now), evidence)
+
+
+def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:
+    return Path(evidence) / study.name / f"{name}.json"
+
+
+def _is_about_the_same(old: Record, new: Record) -> bool:
+    """Whether they differ in their seeds and claims at most."""
+    # The folder of a study may hold those of others.
+    if old.study != new.study:
+        return False
+    trained = trained_in(new)
+    return old.recipe_hash == new.recipe_hash or (
+        trained is not None and trained == trained_in(old)
+    )
+
+
+def _says_as_much(old: Record, new: Record) -> bool:
+    """Whether the old one holds the same seeds with the same numbers, and maybe more of either."""
+    seeds = {each.seed: each for each in old.seeds}
+    if (old.is_draft and not new.is_draft) or not {*new.claims} <= {*old.claims}:
+        return False
+    if (old.reduced, old.departures) != (new.reduced, new.departures):
+        return False
+    return all(each.seed in seeds and _is_part(each, seeds[each.seed]) for each in new.seeds)
+
+
+def _is_part(new: Seed, old: Seed) -> bool:
+    is_alike = old.model_copy(update={"values": new.values}) == new
+    return is_alike and new.values.items() <= old.values.items()
+
+
+def _replaces(new: Record, old: Record) -> bool:
+    """A draft takes no result away, and neither do fewer seeds, statistics or claims."""
+    seeds = {each.seed: each for each in new.seeds}
+    has_all = all(
+        each.seed in seeds and each.values.keys() <= seeds[each.seed].values.keys()
+        for each in old.seeds
+    )
+    has_all = has_all and {*old.claims} <= {*new.claims}
+    return has_all and (old.is_draft or not new.is_draft)
+
+
+def _weight(record: Record) -> tuple[bool, int, datetime]:
+    return not record.is_draft, record.measured, record.made

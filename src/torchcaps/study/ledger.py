@@ -1,0 +1,190 @@
+"""The folder of a study's cells: what is done, who is at work, and what was measured.
+
+Beside the run folder of a cell, NAME/, lie
+
+NAME.ENDING/       a run that a look trained, by the ending that it is registered with
+NAME.values.json   what was measured of it, look by look, and by which code
+NAME.lock          held by the process that works on it, and free again when that process dies
+NAME.claim         which process that is, for people and for whoever watches
+
+Everything is read from these files, so any number of processes may work on one ledger, and all of
+them may be killed: the next one finds what is done and goes on with the rest.
+"""
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+
+from torchcaps._json import read_json
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.disk import is_held
+from torchcaps.study.look import Look, registered
+from torchcaps.study.measured import read_values, values_file
+from torchcaps.study.system import Cell
+from torchcaps.train import Run
+from torchcaps.train.digests import write_whole
+from torchcaps.train.environment import environment
+
+__all__ = ["Ledger", "State"]
+
+# "stopped" is a cell that ended in an error nobody expected; the next call tries it again.
+State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
+# Whoever looks whether a cell is taken holds its lock for a moment.
+PATIENCE = 0.3
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where the files of all cells lie."""
+
+    folder: Path
+
+    def run(self, cell: Cell) -> Run:
+        """Its run folder, there or not."""
+        return Run(self.folder / cell.name)
+
+    def state(self, cell: Cell) -> State:
+        """Where it stands."""
+        entry = self._read(cell)
+        if entry.get("failed"):
+            return "failed"
+        if not self.missing(cell):
+            return "done"
+        if entry.get("stopped"):
+            return "stopped"
+        if self._is_taken(cell):
+            return "running"
+        return "begun" if self.run(cell).recipe_file.is_file() else "waiting"
+
+    def missing(self, cell: Cell) -> list[Look]:
+        """The looks that nobody took yet."""
+        seen = self._read(cell)["looks"]
+        return [look for look in cell.looks if look.name not in seen]
+
+    def values(self, cell: Cell) -> dict[str, float]:
+        """What was measured, under the names that records use."""
+        seen = self._read(cell)["looks"]
+        return {
+            look.key(name, tested_on=cell.recipe.test_data or cell.recipe.data): value
+            for look in cell.looks
+            for name, value in seen.get(look.name, {}).items()
+        }
+
+    def measured_by(self, cell: Cell) -> tuple[str | None, ...]:
+        """The commits that took its looks and trained what these trained, or the one that saw it
+        fail."""
+        entry = self._read(cell)
+        if entry.get("failed"):
+            return (entry["commit"],)
+        took = (entry.get("by", {}).get(look.name) for look in cell.looks)
+        others = (registered(look.kind) for look in cell.looks)
+        beside = (
+            Run(self.folder / f"{cell.name}{other.trains}")
+            for other in others
+            if other is not None and other.trains
+        )
+        trained = (each.commits() for each in beside if each.environment_file.is_file())
+        return (*took, *(commit for commits in trained for commit in commits))
+
+    def failure(self, cell: Cell) -> str | None:
+        """How it failed, or why it was stopped."""
+        entry = self._read(cell)
+        why: str | None = entry.get("failed") or entry.get("stopped")
+        return why
+
+    def images(self, cell: Cell) -> dict[str, str]:
+        """The digests of the images that its looks saw and its run did not, by their names."""
+        seen = self._read(cell).get("images", {})
+        return {look.images: seen[look.name] for look in cell.looks if look.name in seen}
+
+    def write(
+        self, cell: Cell, look: Look, numbers: Mapping[str, float], *, images: str | None = None
+    ) -> None:
+        """Keep what a look gave; `images` is the digest of what it saw, where the run has none."""
+        if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
+            raise TorchcapsError(
+                f"{look.name} gave no number of {cell.name}: {wrong[0]} is {numbers[wrong[0]]}."
+            )
+        entry = self._read(cell)
+        commit = environment()["commit"]
+        looks = {**entry["looks"], look.name: dict(numbers)}
+        by = {**entry.get("by", {}), look.name: commit}
+        others = {name: each for name, each in entry.get("images", {}).items() if name != look.name}
+        seen = others if images is None else {**others, look.name: images}
+        self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks, "images": seen})
+
+    def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
+        """Keep that it came to an end without a result: by itself, as training that diverges, or
+        by an error that says nothing of the network."""
+        entry = self._read(cell)
+        if is_result:
+            # An accident measured nothing.
+            entry["commit"] = environment()["commit"]
+        self._write(cell, {**entry, ("failed" if is_result else "stopped"): why})
+
+    def forgive(self, cell: Cell) -> None:
+        """Let a stopped cell be tried again."""
+        entry = self._read(cell)
+        if entry.pop("stopped", None):
+            self._write(cell, entry)
+
+    @contextmanager
+    def claimed(self, cell: Cell) -> Iterator[bool]:
+        """Take a cell for this process, unless another one has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self._lock_file(cell))
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            yield False
+            return
+        claim = self.folder / f"{cell.name}.claim"
+        try:
+            who = {"process": os.getpid(), "machine": platform.node(), "since": time.time()}
+            write_whole(claim, json.dumps(who))
+            yield True
+        finally:
+            claim.unlink(missing_ok=True)
+            lock.release()
+
+    def claimed_by(self, process: int, machine: str) -> str | None:
+        """The name of the cell that a process was at when it died."""
+        for claim in self.folder.glob("*.claim"):
+            try:
+                who = read_json(claim)
+            except (OSError, ValueError):
+                continue
+            known = isinstance(who, dict) and (who.get("process"), who.get("machine"))
+            if known == (process, machine):
+                return claim.stem
+        return None
+
+    def _lock_file(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.name}.lock"
+
+    def _is_taken(self, cell: Cell) -> bool:
+        claim = self.folder / f"{cell.name}.claim"
+        try:
+            return claim.is_file() and is_held(self._lock_file(cell))
+        except OSError:
+            # Who may only read the folder cannot ask.
+            return True
+
+    def _file(self, cell: Cell) -> Path:
+        return values_file(self.folder / cell.name)
+
+    def _read(self, cell: Cell) -> dict[str, Any]:
+        return read_values(self._file(cell))
+
+    def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self._file(cell), json.dumps(entry, indent=1))

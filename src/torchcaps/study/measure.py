@@ -1,0 +1,305 @@
+"""One look at a trained network."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.analysis import (
+    Antipodal,
+    Calibration,
+    Inequality,
+    Keys,
+    MeasureActivity,
+    MeasureDynamics,
+    Perturbation,
+    Polarisation,
+    Selectivity,
+    Separation,
+    ZeroVotes,
+    measure,
+)
+from torchcaps.analysis.result import Result
+from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DynamicRouting
+from torchcaps.prune import sparsity
+from torchcaps.study.look import OF_COUPLINGS, Look, registered
+from torchcaps.study.sets import SETS
+from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.measurements import seen_through
+from torchcaps.tasks.trained import Trained, open_trained
+from torchcaps.train import Recipe, Run
+from torchcaps.train.beginning import freeze
+from torchcaps.train.start import initial_model
+from torchcaps.types import Output
+
+__all__ = ["Shown", "at_start", "images_of_others", "look_at", "root_of", "trunk_file"]
+
+# Images a pass: few enough that the couplings of a thousand capsules fit in memory.
+BATCH = 100
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A finished run, and what is looked at."""
+
+    run: Run
+    trained: Trained
+    look: Look
+    images: Images
+    root: str | os.PathLike[str] | None
+    # Seconds for what a look trains; what only looks takes its time.
+    time_budget: float | None
+
+    @property
+    def grid(self) -> int | tuple[int, ...] | None:
+        """The levels that couplings are moved to, if any."""
+        levels = self.look.levels
+        return levels[0] if len(levels) == 1 else levels or None
+
+    def network(self, *names: str) -> Callable[[Tensor], Output]:
+        """The network for pixels that lie anywhere, with what these measurements need of its
+        trace."""
+        return self.network_of(self.trained, *names)
+
+    def network_of(self, trained: Trained, *names: str) -> Callable[[Tensor], Output]:
+        """The same of another trained network, on the same grid."""
+        network = seen_through(trained.model.eval(), levels=self.grid, names=names)
+        return lambda pixels: network(pixels.to(trained.device))
+
+    def begun(self) -> nn.Module:
+        """The network before training, which its recipe makes anew."""
+        network = initial_model(self.run.recipe, self.trained.images("train"))
+        return network.to(self.trained.device).eval()
+
+
+def look_at(
+    run: Run,
+    look: Look,
+    *,
+    root: str | os.PathLike[str] | None,
+    time_budget: float | None = None,
+) -> dict[str, float]:
+    """The numbers of one look at a finished run.
+
+    Arguments:
+        run: it.
+        look: what is looked at.
+        root: the folder of data sets that are files.
+        time_budget: seconds for what a look trains; what only looks takes its time.
+    """
+    recipe = run.recipe
+    if look == Look("accuracy", recipe.test_data or recipe.data):
+        # Looked at once already, at the end of training.
+        return {"accuracy": run.accuracy}
+    if look.kind == "weights":
+        return _of_weights(run.model(), frozen=recipe.freeze)
+    trained = open_trained(run.folder)
+    images = _shown(trained, look, root)
+    # Others of the split it was trained on are refused already.
+    if look.split == "test" and _is_of_own(run, look) and not trained.knows(images, "test"):
+        raise TorchcapsError(
+            f"{run.folder} was tested on other images of {look.data} than there are now, and its "
+            f"record would be of both; put them back as they were, or name their --root."
+        )
+    shown = Shown(run, trained, look, images, root, time_budget)
+    if (other := registered(look.kind)) is not None:
+        return other.take(shown)
+    grid = shown.grid
+    if look.kind == "layers":
+        return dict(_of_layers(shown))
+    if look.kind == "antipodal-at-start":
+        return at_start(_of_pairs(_antipodal(shown)))
+    found = evaluate(
+        trained.model,
+        images,
+        batch_size=min(BATCH, recipe.batch_size),
+        levels=grid,
+        measurements=() if look.kind == "accuracy" else (look.kind,),
+    )
+    if look.kind == "accuracy":
+        return {"accuracy": 100 * found.accuracy}
+    return READERS[look.kind](found.measured[look.kind])
+
+
+def images_of_others(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> str | None:
+    """The digest of the images of a look, where the run has written none down.
+
+    Arguments:
+        run: a finished run.
+        look: what is looked at.
+        root: the folder of data sets that are files.
+    """
+    if look.kind == "weights" or _is_of_own(run, look):
+        return None
+    return _shown(open_trained(run.folder), look, root).digest()
+
+
+def _is_of_own(run: Run, look: Look) -> bool:
+    """Whether the run has written down the digest of these images."""
+    recipe = run.recipe
+    return look.data == (recipe.test_data or recipe.data if look.split == "test" else recipe.data)
+
+
+def _shown(trained: Trained, look: Look, root: str | os.PathLike[str] | None) -> Images:
+    where = root_of(look.data, root)
+    return trained.images(look.split, data=look.data, root=None if where is None else Path(where))
+
+
+def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:
+    """In percent, and in millions, as the papers print them; and how sharp agreement became, a
+    number a routed layer. Parts that were frozen were not pruned, and no pruner counted them."""
+    freeze(model, frozen)
+    nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
+    routed = [module for module in model.modules() if isinstance(module, DynamicRouting)]
+    sharp = {
+        f"agreement.{number}": routing.agreement.item()
+        for number, routing in enumerate(routed, 1)
+        if isinstance(routing.agreement, nn.Parameter)
+    }
+    return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6, **sharp}
+
+
+def _of_keys(keys: Result) -> dict[str, float]:
+    """Entropy, its bound, and the keys of each class and of a class on average."""
+    assert isinstance(keys, Keys)
+    each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
+    mean = sum(each.values()) / len(each)
+    return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
+
+
+def _of_inequality(found: Result) -> dict[str, float]:
+    """By layer, and of the last one by themselves."""
+    assert isinstance(found, Inequality)
+    values = {}
+    for number, layer in enumerate(found.layers, 1):
+        values[f"small_couplings.{number}"] = values["small_couplings"] = layer.small
+        values[f"even_couplings.{number}"] = values["even_couplings"] = layer.even
+        if layer.gini is not None:
+            values[f"gini.{number}"] = layer.gini
+    if (last := found.layers[-1].gini) is not None:
+        values["gini"] = last
+    return values
+
+
+def _of_calibration(found: Result) -> dict[str, float]:
+    """The mean over images of the largest probability."""
+    assert isinstance(found, Calibration)
+    answers = found.answers
+    return {"confidence": float((answers.counts * answers.confidence).sum() / answers.cases)}
+
+
+def _of_zero_votes(found: Result) -> dict[str, float]:
+    """Shares by layer, and those of the last one by themselves."""
+    assert isinstance(found, ZeroVotes)
+    values = {}
+    for number, layer in enumerate(found.layers, 1):
+        for name in ("zero_blocks", "zero_votes", "dead_children"):
+            values[f"{name}.{number}"] = values[name] = float(getattr(layer, name))
+    return values
+
+
+def _of_pairs(found: Result) -> dict[str, float]:
+    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the share of
+    components below zero, and the mean share."""
+    assert isinstance(found, Antipodal)
+    values = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
+    values |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
+    values |= {f"negative_share.{k}": each.negative for k, each in enumerate(found.layers, 1)}
+    return {**values, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
+
+
+def _antipodal(shown: Shown) -> Result:
+    found = evaluate(shown.begun(), shown.images, batch_size=BATCH, measurements=("antipodal",))
+    return found.measured["antipodal"]
+
+
+def at_start(values: Mapping[str, float]) -> dict[str, float]:
+    """The same numbers under the names of a network before training."""
+    return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
+
+
+def _of_steps(found: Result) -> dict[str, float]:
+    """By layer and iteration, `polarisation.1.3`, and of the last of all."""
+    assert isinstance(found, Polarisation)
+    values: dict[str, float] = {}
+    layers = list(dict.fromkeys(row.name for row in found.steps))
+    for row in found.steps:
+        if row.polarisation is not None:
+            name = f"polarisation.{layers.index(row.name) + 1}.{row.iteration}"
+            values[name] = row.polarisation
+    if found.steps and (last := found.steps[-1].polarisation) is not None:
+        values["polarisation"] = last
+    return values
+
+
+def _of_perturbation(found: Result) -> dict[str, float]:
+    assert isinstance(found, Perturbation)
+    return {f"change.{row.amount:g}": row.change for row in found.amounts}
+
+
+def _of_selectivity(found: Result) -> dict[str, float]:
+    """By layer of capsules; nothing of one without a living capsule."""
+    assert isinstance(found, Selectivity)
+    values = {}
+    for number, layer in enumerate(found.layers, 1):
+        if layer.dedicated is not None:
+            values[f"one_part.{number}"] = layer.dedicated
+        if found_by_any := [share for *_, share in layer.sweep if share is not None]:
+            values[f"one_part_at_most.{number}"] = max(found_by_any)
+        if layer.control is not None:
+            values[f"one_part_by_chance.{number}"] = layer.control
+    return values
+
+
+def _of_separation(found: Result) -> dict[str, float]:
+    assert isinstance(found, Separation)
+    return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
+
+
+READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
+    "antipodal": _of_pairs,
+    "calibration": _of_calibration,
+    "inequality": _of_inequality,
+    "keys": _of_keys,
+    "perturbation": _of_perturbation,
+    "polarisation": _of_steps,
+    "selectivity": _of_selectivity,
+    "separation": _of_separation,
+    "zero-votes": _of_zero_votes,
+}
+
+
+def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """The folder of a set; None for images that are made."""
+    return None if data in SETS and not SETS[data].has_files else root
+
+
+def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
+    """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
+    trunk = recipe.options.get("trunk")
+    return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
+
+
+def _of_layers(shown: Shown) -> Iterator[tuple[str, float]]:
+    network, images = shown.network("activity", "dynamics"), shown.images
+    batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
+    pairs = ((batch.pixels, batch.labels) for batch in batches)
+    dynamics, activity = measure(network, pairs, [MeasureDynamics(), MeasureActivity()])
+    for number, layer in enumerate(activity.layers, 1):
+        for name in ("cnm", "cns", "car", "cas", "cdr", "cds"):
+            yield f"{name}.{number}", float(getattr(layer, name))
+        yield f"capsules_alive.{number}", float(layer.n - layer.cds)
+        at = {factor: cas for factor, cas, _ in activity.sweep[layer.name]}
+        yield f"car_twice.{number}", at[2.0] / layer.n
+    for number, routed in enumerate(dynamics.layers, 1):
+        for name in OF_COUPLINGS:
+            value = getattr(routed, name)
+            # None where no two parents live: there is nothing to route.
+            if value is not None:
+                yield f"{name}.{number}", float(value)

@@ -1,0 +1,228 @@
+"""A study of one's own: a TOML file of some ten lines.
+
+    model = "mitterreiter_grid"
+    data = "part-whole"
+    epochs = 2
+    measure = ["accuracy", "dyr"]
+
+    [options]
+    widths = "16,16"
+
+    [vary]
+    routing = ["dynamic", "uniform"]
+    seed = [0, 1, 2, 3, 4]
+
+Every name of `vary` is a field of the recipe or, where there is no such field, an option of the
+network. Each combination is a system, and `seed` says over which seeds its interval is taken.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.models import MODELS
+from torchcaps.models.own import OWN
+from torchcaps.study.court import needed_court
+from torchcaps.study.look import OF_LAYERS, Look, looks_named, registered
+from torchcaps.study.record import STUDY
+from torchcaps.study.same import plain, trains
+from torchcaps.study.system import LAST_SEED, Study, System
+from torchcaps.train import Recipe, make_recipe, read_fields
+
+__all__ = ["needs_parts", "own_study", "read_study", "varied"]
+
+# What a file holds beside the fields of a recipe.
+BESIDE = ("name", "measure", "vary", "claims", "reduced")
+# Looks that need more than a network and images.
+OF_DECODER = ("perturbation", "separation")
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """The study that a file describes.
+
+    >>> read_study("depth.toml").name
+    'depth'
+    """
+    path = Path(path)
+    if not path.exists():
+        raise TorchcapsError(f"there is no study at {path}; is the path right?")
+    try:
+        fields = read_fields(path)
+        given = {name: fields.pop(name) for name in BESIDE if name in fields}
+        stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower())
+        return own_study(
+            fields,
+            name=given.get("name", stem.strip("-").lstrip("_-")),
+            vary=given.get("vary", {}),
+            measure=given.get("measure", ["accuracy"]),
+            claims=given.get("claims", []),
+            reduced=given.get("reduced"),
+        )
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{path}: {error}") from None
+
+
+def own_study(
+    fields: Mapping[str, Any],
+    *,
+    name: str,
+    vary: Mapping[str, list[Any]],
+    measure: list[str],
+    claims: list[str] | None = None,
+    reduced: str | None = None,
+) -> Study:
+    """A study of the recipes that differ in what varies.
+
+    Arguments:
+        fields: of the recipe, as `make_recipe` takes them.
+        name: the folder of its records.
+        vary: values by the name of a field or an option; "seed" has the seeds.
+        measure: statistics by name: "accuracy", "dyr", "accuracy@affnist-style/test".
+        claims: ids of the claims that its records speak of, if any.
+        reduced: in words, how it is smaller than what those claims ask for.
+    """
+    _check_words(name, vary, claims, reduced)
+    vary = dict(vary)
+    seeds = vary.pop("seed", [fields.get("seed", 0)])
+    _check_lists({**vary, "seed": seeds, "measure": measure})
+    recipes = varied({**fields, "seed": seeds[0]}, vary)
+    _check_apart(recipes)
+    systems = [
+        System(
+            label=label,
+            recipe=recipe,
+            seeds=tuple(seeds),
+            looks=_looks(measure, recipe),
+            claims=tuple(claims or ()),
+            reduced=reduced,
+            departures=recipe.departures() if claims else (),
+        )
+        for label, recipe in recipes
+    ]
+    if claims and reduced is None:
+        needed_court("a study that names claims").check_planned(systems, claims)
+    asked = [re.split("[@+]", each)[0] for each in measure]
+    return Study(name, tuple(systems), unasked=tuple(x for x in OF_LAYERS if x not in asked))
+
+
+def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tuple[str, Recipe]]:
+    """Every combination of values as a recipe, under the words that tell it from the others."""
+    made = []
+    for values in itertools.product(*vary.values()):
+        chosen = dict(zip(vary, values, strict=True))
+        options = {name: v for name, v in chosen.items() if name not in Recipe.model_fields}
+        others = {name: v for name, v in chosen.items() if name in Recipe.model_fields}
+        all_options = {**fields.get("options", {}), **options}
+        recipe = make_recipe(**{**fields, **others, "options": all_options})
+        if OWN in (recipe.model, recipe.data):
+            raise TorchcapsError(
+                f'model = "{OWN}" and data = "{OWN}" stand for what a Python program holds, and a '
+                f"study trains by names; name both, or call fit and compare in Python."
+            )
+        label = " ".join(f"{name}={value}" for name, value in chosen.items())
+        made.append((label or recipe.model, plain(recipe)))
+    return made
+
+
+def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
+    """The looks, but none that these images or this network cannot give: found after training, it
+    would cost all that the other looks gave."""
+    looks = looks_named(measure, recipe.data)
+    draws = {**MODELS[recipe.model].options, **recipe.options}.get("decoder")
+    for look in looks:
+        if look.kind == "selectivity":
+            needs_parts(look)
+        if look.kind in OF_DECODER and draws is False:
+            raise TorchcapsError(
+                f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "
+                f"its option decoder = true, or leave it out."
+            )
+        if (other := registered(look.kind)) is not None:
+            other.check(look, recipe)
+    return looks
+
+
+def needs_parts(look: Look) -> None:
+    """Refuse a look at where the parts of an image are, of images that do not tell."""
+    if look.data != "part-whole":
+        raise TorchcapsError(
+            f"measure asks where the parts of an image are ({look.name}), which only the images of "
+            f'part-whole tell, but data is "{look.data}"; leave it out.'
+        )
+
+
+def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
+    """What records hold, too: found wrong there, it would cost all that was trained."""
+    if not isinstance(name, str) or not STUDY.fullmatch(name):
+        raise TorchcapsError(
+            f"name is the folder of the records, lower-case letters, digits, - and _, for example "
+            f'name = "depth", but is {short(name)}; where none is given it is made of the name of '
+            f"the file."
+        )
+    if not isinstance(vary, Mapping):
+        raise TorchcapsError(
+            f"vary must be a table of lists, [vary] and below it a line such as seed = [0, 1, 2], "
+            f"but is {short(vary)}."
+        )
+    if "options" in vary:
+        raise TorchcapsError(
+            "options cannot vary as a whole; name one of them under [vary], for example "
+            "iterations = [1, 3]."
+        )
+    if not isinstance(claims, list | None) or not all(isinstance(x, str) for x in claims or ()):
+        raise TorchcapsError(
+            f"claims must be a list of ids, as `torchcaps study claims` prints them, but is "
+            f"{short(claims)}."
+        )
+    if claims:
+        needed_court("a study that names claims").check_ids(claims)
+    if reduced is not None and not (isinstance(reduced, str) and reduced.strip()):
+        raise TorchcapsError(
+            f"reduced must say in words how the study is smaller than what its claims ask for, for "
+            f'example reduced = "2 epochs", but is {short(reduced)}.'
+        )
+
+
+def _check_lists(lists: Mapping[str, Any]) -> None:
+    for name, values in lists.items():
+        if not isinstance(values, list) or not values:
+            raise TorchcapsError(
+                f"{name} must be a list of values, for example {name} = [{_example(name)}], but is "
+                f"{short(values)}."
+            )
+    if not all(isinstance(each, str) for each in lists["measure"]):
+        raise TorchcapsError(
+            f'measure must list names of statistics, for example measure = ["accuracy"], but lists '
+            f"{short(lists['measure'])}."
+        )
+    # A bool is an int, too.
+    wrong = [seed for seed in lists["seed"] if type(seed) is not int]
+    if wrong or len(set(lists["seed"])) < len(lists["seed"]):
+        raise TorchcapsError(
+            f"seed must list whole numbers, each once, but lists {short(lists['seed'])}."
+        )
+    if not all(0 <= seed <= LAST_SEED for seed in lists["seed"]):
+        raise TorchcapsError(
+            f"seed must list numbers from 0 to {LAST_SEED}, but lists {short(lists['seed'])}."
+        )
+
+
+def _check_apart(recipes: Sequence[tuple[str, Recipe]]) -> None:
+    """Refuse a value that is there twice, however it was written."""
+    found: dict[str, str] = {}
+    for label, recipe in recipes:
+        digest = trains(recipe)
+        if digest in found:
+            raise TorchcapsError(
+                f"{short(found[digest])} and {short(label)} train the same network, which would "
+                f"count twice; leave one of them out."
+            )
+        found[digest] = label
+
+
+def _example(name: str) -> str:
+    return {"seed": "0, 1, 2", "measure": '"accuracy"'}.get(name, '"dynamic", "uniform"')

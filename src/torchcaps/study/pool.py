@@ -1,0 +1,201 @@
+"""A pool of workers, and what is watched of them.
+
+Workers share nothing but the ledger. The pool starts as many as there are jobs, starts another one
+where one was killed, writes a record as soon as a system is complete, and ends when no cell is left
+that could be taken. Killed itself, it leaves a ledger that the same call goes on with. Where its
+workers run is the business of `workers`, `on_ray` and `on_slurm`.
+"""
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.study.evidence import write_records
+from torchcaps.study.ledger import Ledger, State
+from torchcaps.study.record import read_records
+from torchcaps.study.settings import Settings, check, check_folders
+from torchcaps.study.system import Cell, Study
+from torchcaps.study.work import OPEN
+from torchcaps.study.workers import Hire, Worker, here
+
+__all__ = ["run_study"]
+
+# A cell whose worker was killed so often is left alone.
+MOST_DEATHS = 3
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def run_study(
+    study: Study,
+    settings: Settings,
+    *,
+    watch: Callable[[dict[str, State]], None] = lambda states: None,
+) -> list[Path]:
+    """Run what is left of a study, and return the paths of its records.
+
+    `watch` is called with the state of every cell, again and again.
+    """
+    check(settings)
+    check_folders(settings)
+    # Records that cannot be read are found now, and not after training.
+    read_records(settings.evidence, study=study.name, drafts=True)
+    ledger = Ledger(settings.folder)
+    cells = study.cells()
+    for cell in cells:
+        ledger.forgive(cell)
+    with _place(settings, ledger) as hire:
+        pool = _Pool(cells, ledger, settings, hire)
+        complete = -1
+        if threading.current_thread() is threading.main_thread():
+            # As Ctrl-C: the workers save their states.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            while True:
+                states = {cell.name: ledger.state(cell) for cell in cells}
+                watch(states)
+                ended = sum(state in ("done", "failed") for state in states.values())
+                # One of parts is written at the end: what does not join would stop the others.
+                if ended != complete and not study.in_parts:
+                    # What makes no record is told at the end: the other cells need not wait for it.
+                    with suppress(TorchcapsError):
+                        write_records(study, ledger, settings.evidence)
+                    complete = ended
+                if not pool.tend(states):
+                    break
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        except KeyboardInterrupt:
+            pool.stop()
+            if study.in_parts:
+                write_records(study, ledger, settings.evidence, partly=True)
+            raise Interrupted("the study was interrupted; the same command goes on.") from None
+        except BaseException:
+            pool.stop()
+            raise
+    paths = write_records(study, ledger, settings.evidence, partly=study.in_parts)
+    pool.explain({cell.name: ledger.state(cell) for cell in cells})
+    return paths
+
+
+def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
+    """Where workers are hired."""
+    if settings.place == "ray":
+        from torchcaps.study.on_ray import on_ray
+
+        return on_ray(settings, ledger)
+    if settings.place == "slurm":
+        from torchcaps.study.on_slurm import on_slurm
+
+        return on_slurm(settings, ledger)
+    return here(settings, ledger)
+
+
+class _Pool:
+    """The workers that run, and how often cells were left by one that was killed."""
+
+    def __init__(self, cells: Sequence[Cell], ledger: Ledger, settings: Settings, hire: Hire):
+        self.cells, self.ledger, self.settings, self.hire = cells, ledger, settings, hire
+        self.workers: list[Worker] = []
+        self.deaths: Counter[str] = Counter()
+        # Cells of workers that died. Another machine frees their locks in its own time.
+        self.left: set[str] = set()
+        self.was_stopped = False
+        # Workers that died before they took a cell, one after another.
+        self.early = 0
+        self.started = 0
+        # A queue may take fewer jobs than were asked for.
+        self.most = settings.jobs
+
+    def tend(self, states: dict[str, State]) -> bool:
+        """Look after the workers; whether any is left, or is still to be started."""
+        for worker in [each for each in self.workers if not each.is_alive()]:
+            self.workers.remove(worker)
+            self._bury(worker)
+        if self._is_over() or self.early >= MOST_DEATHS:
+            return bool(self.workers)
+        takeable = [cell for cell in self._cells() if states[cell.name] in OPEN]
+        if takeable:
+            running = sum(state == "running" for state in states.values())
+            workers = min(self.settings.jobs, running + len(takeable))
+            self._hire(min(workers, self.most) - len(self.workers))
+        return bool(self.workers) or any(states[name] == "running" for name in self.left)
+
+    def stop(self) -> None:
+        """Ask every worker to save its state, and wait for that."""
+        for worker in self.workers:
+            worker.terminate()
+        for worker in self.workers:
+            worker.join()
+
+    def explain(self, states: dict[str, State]) -> None:
+        """Raise the sentence that says why cells are left, where some are."""
+        if self.early >= MOST_DEATHS:
+            raise TorchcapsError(
+                f"{MOST_DEATHS} processes ended one after another before they took a cell, so no "
+                f"more were started; what they said is above: is the disk full, did memory run "
+                f"out? The same command goes on."
+            )
+        given_up = [name for name, count in self.deaths.items() if count >= MOST_DEATHS]
+        if given_up:
+            raise TorchcapsError(
+                f"the process that ran {given_up[0]} was killed {MOST_DEATHS} times, so it was "
+                f"left alone; did memory run out? Take fewer --jobs."
+            )
+        left = [name for name, state in states.items() if state in (*OPEN, "running")]
+        if left and self._is_over():
+            raise Interrupted(
+                f"stopped with {len(left)} of {len(states)} cells left; the same command goes on."
+            )
+        stopped = [cell for cell in self.cells if states[cell.name] == "stopped"]
+        if stopped:
+            raise TorchcapsError(
+                f"{len(stopped)} of {len(states)} cells were stopped by an error, the first, "
+                f"{stopped[0].name}, by this: {self.ledger.failure(stopped[0])} The same command "
+                f"tries them again."
+            )
+        elsewhere = sum(state == "running" for state in states.values())
+        if elsewhere:
+            raise Interrupted(
+                f"{elsewhere} of {len(states)} cells are left, which another command is at; when "
+                f"it has ended, the same line prints them all."
+            )
+        waiting = sum(state in OPEN for state in states.values())
+        if waiting:
+            raise Interrupted(
+                f"{waiting} of {len(states)} cells are left, which another process seemed to be "
+                f"at; the same command goes on."
+            )
+
+    def _hire(self, workers: int) -> None:
+        for _ in range(workers):
+            try:
+                self.workers.append(self.hire(self._cells(), self.started))
+            except TorchcapsError:
+                if not self.workers:
+                    raise
+                # Those that are there go on.
+                self.most = len(self.workers)
+                return
+            self.started += 1
+
+    def _cells(self) -> list[Cell]:
+        return [cell for cell in self.cells if self.deaths[cell.name] < MOST_DEATHS]
+
+    def _is_over(self) -> bool:
+        until = self.settings.until
+        return self.was_stopped or (until is not None and time.time() >= until)
+
+    def _bury(self, worker: Worker) -> None:
+        how, cell = worker.end()
+        if how == "stopped":
+            self.was_stopped = True
+        if how in ("killed", "lost") and cell is not None:
+            self.left.add(cell)
+        # One that died before it took a cell died of something that all workers share.
+        self.early = self.early + 1 if how == "killed" and cell is None else 0
+        if how == "killed" and cell is not None:
+            self.deaths[cell] += 1

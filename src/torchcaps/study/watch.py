@@ -1,0 +1,182 @@
+"""How far a study is, on standard error: a live table where somebody watches, lines in a file."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Column, Table
+
+from torchcaps.study.cost import hours_of
+from torchcaps.study.ledger import Ledger, State
+from torchcaps.study.record import Record
+from torchcaps.study.same import trained_in, trains
+from torchcaps.study.system import Cell, Study, System
+
+__all__ = ["Progress", "progress_of", "watched"]
+
+# A cell that an error stopped is left: the same line tries it again.
+ENDED: tuple[State, ...] = ("done", "failed")
+# A log file gets a line only when something ended, and no more often than this.
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass
+class Progress:
+    """Cells by system and state, and the hours that are left on one worker."""
+
+    study: Study
+    ledger: Ledger
+    states: dict[str, State] = field(default_factory=dict)
+    # Seeds that stand in records, by the network that they train; None where nobody looked.
+    recorded: Mapping[str, frozenset[int]] | None = None
+
+    def row(self, system: System) -> dict[str, Any]:
+        """One system: its cells by state, and the hours of those that are left."""
+        return self._row(system, system.cells())
+
+    def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
+        names = [cell.name for cell in cells]
+        counts = Counter(self.states[name] for name in names)
+        ended = sum(counts[state] for state in ENDED)
+        known = (self.recorded or {}).get(trains(system.recipe), frozenset())
+        return {
+            "system": system.label,
+            "cells": len(names),
+            "done": counts["done"],
+            "failed": counts["failed"],
+            "stopped": counts["stopped"],
+            "running": counts["running"],
+            "left": len(names) - ended,
+            "in_records": len(known & {cell.recipe.seed for cell in cells}),
+            "hours_left": self._hours(system, len(names) - ended),
+        }
+
+    def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
+        """One a system, in the order of the study, or the cheapest first."""
+        rows = [self.row(system) for system in self.study.systems]
+        return sorted(rows, key=_cost) if by_cost else rows
+
+    def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        rows = self.rows(by_cost=by_cost)
+        waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
+        own = self._own_rows()
+        counted = ("cells", "done", "failed", "stopped", "running", "left", "in_records")
+        total = {key: sum(row[key] for row in own) for key in counted}
+        each = [row["hours_left"] for row in own]
+        total |= {"hours_left": None if None in each else sum(each)}
+        return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
+
+    def _own_rows(self) -> list[dict[str, Any]]:
+        """Of each system the cells that none before it has: they are trained once."""
+        seen: set[str] = set()
+        rows = []
+        for system in self.study.systems:
+            own = [cell for cell in system.cells() if cell.name not in seen]
+            seen |= {cell.name for cell in own}
+            rows.append(self._row(system, own))
+        return rows
+
+    def text(self) -> str:
+        """The sum of all systems in one line."""
+        sums = self.numbers()
+        failed = f", {sums['failed']} failed" if sums["failed"] else ""
+        failed += f", {sums['stopped']} stopped by an error" if sums["stopped"] else ""
+        recorded = f"; {sums['in_records']} are in records" if sums["in_records"] else ""
+        return (
+            f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
+            f"{sums['left']} left: {_about(sums['hours_left'])}{recorded}"
+        )
+
+    def table(self, *, by_cost: bool = False) -> Table:
+        """A row a system."""
+        # Whole in a narrow window too: `--only` takes what stands there.
+        system = Column("system", overflow="fold")
+        table = Table(system, title=self.text(), title_justify="left", box=None)
+        recorded = () if self.recorded is None else ("in_records",)
+        columns = ("done", "failed", "running", "left", *recorded, "hours_left")
+        for name in columns:
+            table.add_column(name.replace("_", " "), justify="right")
+        for row in self.rows(by_cost=by_cost):
+            row["hours_left"] = "?" if row["hours_left"] is None else hours(row["hours_left"])
+            table.add_row(row["system"], *(str(row[name]) for name in columns))
+        return table
+
+    def _hours(self, system: System, left: int) -> float | None:
+        """As long as its seeds took that are done, or by the count of FLOPs; None where nobody
+        knows how many images there are."""
+        each = self._hours_a_cell(system) if left else 0.0
+        return None if math.isnan(each) else left * each
+
+    def _hours_a_cell(self, system: System) -> float:
+        done = [cell for cell in system.cells() if self.states[cell.name] == "done"]
+        if not done:
+            return hours_of(system.recipe)
+        return sum(self.ledger.run(cell).seconds for cell in done) / len(done) / 3600
+
+
+def progress_of(
+    study: Study, ledger: Ledger, *, records: Iterable[Record] | None = None
+) -> Progress:
+    """How far a study is now: by the runs of a ledger, and beside them by records, which a clone
+    has of networks that were trained elsewhere."""
+    states = {cell.name: ledger.state(cell) for cell in study.cells()}
+    return Progress(study, ledger, states, None if records is None else _recorded(records))
+
+
+def _recorded(records: Iterable[Record]) -> dict[str, frozenset[int]]:
+    found: dict[str, frozenset[int]] = {}
+    for record in records:
+        network = trained_in(record)
+        if network is not None:
+            seeds = frozenset(each.seed for each in record.seeds)
+            found[network] = found.get(network, frozenset()) | seeds
+    return found
+
+
+def hours(count: float) -> str:
+    """Hours in words."""
+    return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
+
+
+def _about(count: float | None) -> str:
+    if count is None:
+        return "nobody knows for how long, before a seed is done"
+    return f"about {hours(count)} on one worker"
+
+
+def _cost(row: Mapping[str, Any]) -> float:
+    return math.inf if row["hours_left"] is None else float(row["hours_left"])
+
+
+@contextmanager
+def watched(study: Study, ledger: Ledger) -> Iterator[Any]:
+    """What it gives is called with the state of every cell and shows how far the study is."""
+    console = Console(stderr=True, highlight=False)
+    progress = Progress(study, ledger)
+    last_line, last_text = 0.0, ""
+
+    def show_line(states: dict[str, State]) -> None:
+        nonlocal last_line, last_text
+        progress.states = states
+        text = progress.text()
+        if text != last_text and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+            console.print(text, soft_wrap=True)
+            last_line, last_text = monotonic(), text
+
+    if not console.is_terminal:
+        yield show_line
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def show_table(states: dict[str, State]) -> None:
+            progress.states = states
+            live.update(progress.table(), refresh=True)
+
+        yield show_table

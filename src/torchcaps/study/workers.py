@@ -1,0 +1,122 @@
+"""Workers: what a pool knows of them wherever they run, and those that are processes of this
+machine."""
+
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+
+from torchcaps.errors import Interrupted
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.settings import Settings
+from torchcaps.study.system import Cell
+from torchcaps.study.work import work
+from torchcaps.train.own_code import import_file
+
+__all__ = ["End", "Hire", "Worker", "here", "serve"]
+
+# What a worker process ends with that saved its state and stopped.
+STOPPED = 130
+
+
+class End(NamedTuple):
+    """How a worker came to its end, and the cell that it was at.
+
+    "done" when it found no cell to take, "stopped" when it saved a state and was not to go on,
+    "killed" when it died, "lost" when its machine went away.
+    """
+
+    how: Literal["done", "stopped", "killed", "lost"]
+    cell: str | None = None
+
+
+class Worker(Protocol):
+    """Takes cells until none is left. The pool starts it, watches it, and asks how it ended."""
+
+    def is_alive(self) -> bool:
+        """Whether it still works, or waits for a place to work at."""
+
+    def end(self) -> End:
+        """How it ended. Raises the sentence of an error that another worker would meet too."""
+
+    def terminate(self) -> None:
+        """Ask it to save its state and stop."""
+
+    def join(self) -> None:
+        """Wait until it has stopped."""
+
+
+# Starts the worker of a number, which takes some cells.
+Hire = Callable[[Sequence[Cell], int], Worker]
+
+
+def serve(
+    cells: Sequence[Cell], settings: Settings, number: int, parent: int | None = None
+) -> bool:
+    """What a worker does in a process of its own: it takes cells, and speaks into a file. Whether
+    it came to an end, and was not told to save its state and stop."""
+    ledger = Ledger(settings.folder)
+    ledger.folder.mkdir(parents=True, exist_ok=True)
+    path = ledger.folder / f"worker{number}.log"
+    with path.open("a", encoding="utf-8", buffering=1) as talk, redirect_stderr(talk):
+        for file in settings.imports:
+            import_file(file)
+        try:
+            work(cells, ledger, root=settings.root, until=settings.until, parent=parent)
+        except Interrupted as stop:
+            print(stop, file=talk)
+            return False
+    return True
+
+
+@contextmanager
+def here(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
+    """Processes of this machine."""
+    yield lambda cells, number: _Process(cells, settings, number, ledger)
+
+
+class _Process:
+    """A worker that is a process of this machine."""
+
+    def __init__(self, cells: Sequence[Cell], settings: Settings, number: int, ledger: Ledger):
+        self._ledger = ledger
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_process, args=(cells, settings, number, os.getpid())
+        )
+        self._process.start()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def end(self) -> End:
+        if self._process.exitcode == STOPPED:
+            return End("stopped")
+        if not self._process.exitcode or self._process.pid is None:
+            return End("done")
+        return End("killed", self._ledger.claimed_by(self._process.pid, platform.node()))
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def join(self) -> None:
+        self._process.join()
+
+
+def _process(cells: Sequence[Cell], settings: Settings, number: int, parent: int) -> None:
+    """It uses its share of the cores, or one of the GPUs."""
+    if settings.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif torch.cuda.device_count() > 1:
+        torch.cuda.set_device(number % torch.cuda.device_count())
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.jobs))
+    # The first Ctrl-C goes to the pool, which tells its workers to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not serve(cells, settings, number, parent):
+        sys.exit(STOPPED)

@@ -1,0 +1,304 @@
+"""Robustness to affine changes, overlapping digits and all tasks, by made records."""
+
+from datetime import timedelta
+
+import pytest
+
+from made_records import record
+from torchcaps_claims import find_claim
+from torchcaps_claims.judges import judge_statement
+
+NOISE = (-0.04, -0.02, 0.0, 0.02, 0.04)
+IMAGES = "affnist-style/test"
+
+
+def net(model, affine, *, clean=99.22, stops=None, noise=NOISE, loss="auto", **options):
+    """Of the reduced form, in which none stops early, unless it is told whether it `stops`."""
+    values = {"accuracy": [clean] * 5, f"accuracy@{IMAGES}": [affine + n for n in noise]}
+    fields = {"stop_at": 0.9922 if stops else None, "loss": loss}
+    data, reduced = "expanded-mnist", "five epochs" if stops is None else None
+    return record(model, data, values=values, fields=fields.items(), reduced=reduced, **options)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"gu2021-q-{name}"), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(
+    ("avg", "capsnet", "expected"),
+    [(94.1, 79.0, "holds"), (83.0, 79.0, "fails"), (84.0, 79.0, "undecided")],
+)
+def test_more_than_five_points(avg, capsnet, expected):
+    for stops in (True, None):
+        records = [net("convnet_avg", avg, stops=stops), net("gu_capsnet", capsnet, stops=stops)]
+        assert word("convnet-avg-beats-capsnet", *records) == expected
+
+
+def test_seeds_that_never_were_at_the_accuracy_do_not_count():
+    for stops in (True, None):
+        avg, under = net("convnet_avg", 94.1, stops=stops), {"stops": stops, "clean": 97.0}
+        assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, **under)) is None
+    # Nor do networks that train to the end, in full.
+    avg = net("convnet_avg", 94.1, stops=True)
+    assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, stops=False)) is None
+
+
+def test_moved_digits_of_other_seeds_than_the_clean_ones_do_not_count():
+    avg, capsnet = (net(m, x) for m, x in (("convnet_avg", 94.1), ("gu_capsnet", 79.0)))
+    seeds = [
+        each.model_copy(update={"seed": each.seed + 10, "values": {"accuracy": 99.22}})
+        for each in avg.seeds
+    ]
+    later = avg.model_copy(update={"seeds": tuple(seeds), "made": avg.made + timedelta(days=1)})
+    assert word("convnet-avg-beats-capsnet", avg, later, capsnet) is None
+    assert word("convnet-avg-beats-capsnet", later, avg, capsnet) is None
+
+
+@pytest.mark.parametrize("in_full", [True, False])
+def test_routing_harms_with_shared_matrices_and_with_own(in_full):
+    ends, stops = ({"stops": False}, {"stops": True}) if in_full else ({}, {})
+    shared = [net("gu_aff_capsnet", 89.0, **ends), net("gu_aff_capsnet_dr", 85.0, **ends)]
+    own = [net("gu_capsnet_nor", 80.0, **stops), net("gu_capsnet", 79.0, **stops)]
+    swapped = [net("gu_capsnet_nor", 79.0, **stops), net("gu_capsnet", 80.0, **stops)]
+    flipped = (0.04, 0.02, 0.0, -0.02, -0.04)
+    assert word("dr-harms-affine", *shared, *own) == "holds"
+    assert word("dr-harms-affine", *shared) is None
+    assert word("dr-harms-affine", *shared, *swapped) == "fails"
+    close = [own[0], net("gu_capsnet", 80.0, noise=flipped, **stops)]
+    assert word("dr-harms-affine", *shared, *close) == "undecided"
+
+
+def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
+    avg, capsnet = net("convnet_avg", 94.1, clean=99.0), net("gu_capsnet", 79.0, clean=98.4)
+    claim = find_claim("gu2021-q-convnet-avg-beats-capsnet")
+    found = judge_statement(claim, [avg, capsnet])
+    assert (found.word, found.ours.mean) == ("undecided", pytest.approx(15.1))
+    assert found.open_because == (
+        "the two lie 0.6 points apart on clean digits, which may be why they do on moved ones, and "
+        "the paper stops both at 99.22 %"
+    )
+    # Less than a tenth is as accurate, and one that is behind on clean digits is ahead all the
+    # more. Half a point may go with four points of moved ones.
+    near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.48, 97.5))
+    assert word("convnet-avg-beats-capsnet", net("convnet_avg", 94.1, clean=98.8), capsnet) == (
+        "undecided"
+    )
+    assert word("convnet-avg-beats-capsnet", near, capsnet) == "holds"
+    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "holds"
+
+    # Without routing behind on both: that is no reason to say that routing helps.
+    own = [net("gu_capsnet_nor", 72.0, clean=97.5), net("gu_capsnet", 79.0, clean=98.6)]
+    shared = [net("gu_aff_capsnet", 89.0), net("gu_aff_capsnet_dr", 85.0)]
+    assert word("dr-harms-affine", *own) == "undecided"
+    assert word("dr-harms-affine", *own, *shared) == "undecided"
+    worse = [net("gu_aff_capsnet", 85.0), net("gu_aff_capsnet_dr", 89.0)]
+    assert word("dr-harms-affine", *own, *worse) == "fails"
+
+
+def test_too_little_ahead_for_one_that_is_behind_on_clean_digits():
+    """It is to be five points ahead, and is four."""
+    capsnet = net("gu_capsnet", 79.0, clean=98.4)
+    behind, ahead = (net("convnet_avg", 83.0, clean=clean) for clean in (97.6, 99.0))
+    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "undecided"
+    assert word("convnet-avg-beats-capsnet", ahead, capsnet) == "fails"
+
+
+@pytest.mark.parametrize("learnt", ["gu_aff_capsnet", "gu_aff_capsnet_dr"])
+def test_a_network_that_learnt_nothing_in_so_few_epochs_shows_nothing(learnt):
+    own = [net("gu_capsnet_nor", 80.0), net("gu_capsnet", 79.0)]
+    shared = [
+        net(model, 80.0, clean=98.0) if model == learnt else net(model, 11.0, clean=11.0)
+        for model in ("gu_aff_capsnet", "gu_aff_capsnet_dr")
+    ]
+    assert word("dr-harms-affine", *own, *shared) == "undecided"
+
+
+def test_other_groups_are_as_robust():
+    plain = net("gu_aff_capsnet", 89.0)
+    others = {
+        groups: net("gu_aff_capsnet", 89.5, types=groups, d_primary=256 // groups)
+        for groups in (8, 16, 64)
+    }
+    assert word("groups-no-effect", plain, *others.values()) == "holds"
+    far = net("gu_aff_capsnet", 86.0, types=8, d_primary=32)
+    assert word("groups-no-effect", plain, far, others[16], others[64]) == "fails"
+
+
+def test_the_slope_of_every_network_over_its_kernels():
+    models = ("gu_capsnet", "convnet_fc", "convnet_avg")
+    rising = [net(m, 60.0 + k, kernel=k) for m in models for k in (3, 5, 7, 9, 11)]
+    falling = [net("convnet_avg", 90.0 - k, kernel=k) for k in (3, 5, 7, 9, 11)]
+    assert word("large-kernels-help", *rising) == "holds"
+    assert word("large-kernels-help", *rising[:10], *falling) == "fails"
+    assert word("large-kernels-help", *rising[:14]) is None
+
+
+def test_a_slope_that_clean_digits_have_too_shows_nothing():
+    models, kernels = ("gu_capsnet", "convnet_fc", "convnet_avg"), (3, 5, 7, 9, 11)
+
+    def rising(clean):
+        return [net(m, 60.0 + k, clean=98.0 + clean * k, kernel=k) for m in models for k in kernels]
+
+    # Over eight pixels of kernel 0.16 points more, and 0.08.
+    found = judge_statement(find_claim("gu2021-q-large-kernels-help"), rising(0.02))
+    assert found.word == "undecided"
+    assert found.open_because == (
+        "with the kernel clean digits gain 0.2 points, which may be why moved ones do, and the "
+        "paper trains to the end"
+    )
+    assert word("large-kernels-help", *rising(0.01)) == "holds"
+    # Better on moved digits though worse on clean ones.
+    assert word("large-kernels-help", *rising(-0.1)) == "holds"
+
+
+def test_a_gap_that_clean_digits_have_too_needs_no_kernel_to_explain_it():
+    records = [
+        net("gu_capsnet", 75.0, clean=99.0, kernel=9),
+        net("convnet_fc", 65.0, clean=98.5, kernel=5),
+        net("gu_capsnet", 65.5, kernel=5),
+        net("convnet_fc", 71.0, kernel=9),
+    ]
+    found = judge_statement(find_claim("gu2021-q-fc-gap-is-kernel"), records)
+    assert found.word == "undecided"
+    assert found.open_because == (
+        "the two lie 0.5 points apart on clean digits, which may be why they do on moved ones, and "
+        "the paper trains both to the end"
+    )
+
+
+@pytest.mark.parametrize(
+    ("capsnet_9", "expected"),
+    # The gap at the original kernels is that to 65 points.
+    [(66.0, "holds"), (79.0, "undecided")],
+)
+def test_the_gap_that_equal_kernels_leave(capsnet_9, expected):
+    large = net("convnet_fc", 65.9 if expected == "holds" else 70.0, kernel=9)
+    records = [
+        net("gu_capsnet", 75.0, kernel=9),
+        net("convnet_fc", 65.0, kernel=5),
+        net("gu_capsnet", capsnet_9 - 0.5, kernel=5),
+        net("convnet_fc", 71.0, kernel=9) if expected == "holds" else large,
+    ]
+    assert word("fc-gap-is-kernel", *records) == expected
+
+
+def test_where_capsnet_is_behind_there_is_no_gap_to_explain():
+    records = [
+        net(model, mean, kernel=k)
+        for model, mean in (("gu_capsnet", 71.0), ("convnet_fc", 75.0))
+        for k in (5, 9)
+    ]
+    assert word("fc-gap-is-kernel", *records) == "undecided"
+
+
+@pytest.mark.parametrize(("entropy", "expected"), [(90.0, "holds"), (88.0, "fails")])
+def test_the_margin_loss_costs_robustness(entropy, expected):
+    margin = net("gu_aff_capsnet", 89.0)
+    other = net("gu_aff_capsnet", entropy, loss="cross_entropy")
+    assert word("margin-slightly-harms", margin, other) == expected
+
+
+def overlaid(model, mean, *, loss="auto", **options):
+    values = {"accuracy": [mean + n for n in NOISE]}
+    fields, data = {"loss": loss}.items(), "multi-mnist"
+    return record(model, data, values=values, fields=fields, reduced="one epoch", **options)
+
+
+def test_each_part_helps_and_matrices_of_ones_own_most():
+    whole, rest = overlaid("gu_capsnet", 92.0), [
+        overlaid("gu_capsnet_nor", 91.0),
+        overlaid("gu_capsnet", 91.0, primary_squash="none", class_squash="none"),
+        overlaid("gu_capsnet", 91.0, decoder=False),
+        overlaid("gu_capsnet", 91.0, loss="binary"),
+    ]  # fmt: skip
+    name = "all-components-help-multimnist"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 87.0), *rest) == "holds"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 91.5), *rest) == "undecided"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 93.0), *rest) == "fails"
+    # One that learnt nothing does not show that its matrices matter most.
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 2.71), *rest) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("margin", "binary", "expected"),
+    [
+        (92.0, 90.0, "holds"),
+        (90.0, 92.0, "fails"),
+        (52.0, 48.0, "undecided"),
+        (48.0, 52.0, "undecided"),
+    ],
+)
+def test_half_trained_networks_say_which_loss_learns_sooner(margin, binary, expected):
+    records = [overlaid("gu_capsnet", margin), overlaid("gu_capsnet", binary, loss="binary")]
+    found = judge_statement(find_claim("gu2021-q-margin-beats-bce"), records)
+    assert (found.word, found.open_because is None) == (expected, expected != "undecided")
+    if expected == "undecided":
+        assert found.open_because == (
+            "after so short a training 48.0 % of the pairs are right, and of no network of Table 4 "
+            "fewer than 86.44 %: it may only learn later"
+        )
+
+
+def test_a_softmax_is_trained_by_binary_loss_where_images_show_several():
+    capsnet = overlaid("gu_capsnet", 92.0)
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 88.0)) is None
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 88.0, loss="binary")) == (
+        "holds"
+    )
+
+
+SOFTMAX = ("convnet_fc", "gu_convnet_fc_lk", "convnet_avg", "gu_convnet_r")
+CONVNETS = (*SOFTMAX, "gu_convnet_cr", "gu_convnet_cr_sf")
+
+
+def tasks(affine=(), overlaid=(), compact=()):
+    """CapsNet at 80 in all three, and every ConvNet at 79 but for those that are named; on pairs of
+    digits each at ten more."""
+    made = []
+    for model in ("gu_capsnet", *CONVNETS):
+        usual = 80.0 if model == "gu_capsnet" else 79.0
+        made.append(net(model, dict(affine).get(model, usual)))
+        of = dict(overlaid).get(model, usual)
+        values = {"accuracy": [10 + of + n for n in NOISE]}
+        fields = {"loss": "binary" if model in SOFTMAX else "auto"}.items()
+        made.append(record(model, "multi-mnist", values=values, fields=fields, reduced="less"))
+        if model in ("gu_capsnet", "gu_convnet_r", "gu_convnet_cr", "gu_convnet_cr_sf"):
+            of = dict(compact).get(model, usual)
+            values = {"compactness": [of + n for n in NOISE]}
+            made.append(record(model, "mnist", values=values, reduced="less"))
+    return made
+
+
+def test_in_every_task_another_convnet_is_better():
+    one, other = {"gu_convnet_fc_lk": 81.0}, {"gu_convnet_cr": 81.0}
+    assert word("no-single-convnet", *tasks(one, one, other)) == "holds"
+    # The same one in all three.
+    assert word("no-single-convnet", *tasks(other, other, other)) == "fails"
+    # In one task every ConvNet is worse.
+    assert word("no-single-convnet", *tasks(one, (), other)) == "fails"
+    # Three of six have no compactness, so that not every one is worse.
+    assert word("no-single-convnet", *tasks(one, one)) == "undecided"
+    # In one task none is better, and not every one is worse.
+    assert word("no-single-convnet", *tasks(one, one, {"gu_convnet_cr": 80.0})) == "undecided"
+    assert word("no-single-convnet", *tasks(one, one, other)[:-1]) is None
+
+
+def test_sharing_is_open_while_no_network_comes_to_where_the_paper_stops():
+    def of(model, robust):
+        values = {
+            "accuracy": [96.0] * 5,
+            "accuracy@affnist-style/test": [robust + k / 10 for k in range(5)],
+        }
+        return record(model, "expanded-mnist", values=values, reduced="fewer images")
+
+    def judged(robust):
+        claim = find_claim("gu2021-q-shared-helps-affine")
+        return judge_statement(claim, [of("gu_aff_capsnet", robust), of("gu_capsnet_nor", 72.0)])
+
+    better = judged(80.0)
+    assert (better.word, better.ours.mean) == ("undecided", pytest.approx(8.0))
+    assert better.open_because == "too few seeds come near the 99.22 % at which the paper stops"
+    # What leaves open that it holds leaves open that it does not.
+    worse = judged(60.0)
+    assert (worse.word, worse.open_because) == ("undecided", better.open_because)

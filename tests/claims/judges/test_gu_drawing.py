@@ -1,0 +1,58 @@
+"""What decoders see and draw, by made records."""
+
+import pytest
+
+from made_records import record
+from torchcaps_claims import find_claim
+from torchcaps_claims.judges import judge_statement
+
+NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"gu2021-q-{name}"), records)
+    return None if found is None else found.word
+
+
+def points(model, silhouette, nearest, **options):
+    values = {"silhouette": [silhouette + n for n in NOISE], "nearest_centroid": nearest}
+    return record(model, "toy-2d", values=values, **{"kernel": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("silhouette", "nearest", "expected"),
+    [
+        (0.9, [100.0] * 5, "holds"),
+        (0.9, [100.0] * 3 + [99.9] * 2, "undecided"),
+        (0.9, [100.0] * 2 + [99.9] * 3, "fails"),
+        (0.5, [100.0] * 5, "undecided"),
+        (0.4, [100.0] * 5, "fails"),
+    ],
+)
+def test_classes_are_apart_and_every_point_is_near_its_own(silhouette, nearest, expected):
+    masked = points("gu_convnet_cr", silhouette, nearest)
+    assert word("cr-separates-classes", masked, points("gu_convnet_r", 0.5, [90.0] * 5)) == expected
+    assert word("cr-separates-classes", masked) is None
+    large = points("gu_convnet_r", 0.5, [90.0] * 5, kernel=9)
+    assert word("cr-separates-classes", masked, large) is None
+
+
+def drawn(model, change, **options):
+    return record(model, "mnist", values={"change.0.2": change}, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ([0.060, 0.061, 0.062, 0.061, 0.060], "holds"),
+        ([0.040, 0.060, 0.080, 0.050, 0.070], "undecided"),
+        ([0.030, 0.031, 0.032, 0.031, 0.030], "fails"),
+    ],
+)
+def test_a_drawing_changes_five_times_as_far(change, expected):
+    plain = drawn("gu_convnet_r", [0.01] * 5)
+    assert word("perturbation-range", drawn("gu_capsnet", change), plain) == expected
+    assert word("perturbation-range", drawn("gu_capsnet", change)) is None
+    # Nor is there a ratio to a drawing that does not change.
+    never = drawn("gu_convnet_r", [0.0] * 5)
+    assert word("perturbation-range", drawn("gu_capsnet", change), never) is None

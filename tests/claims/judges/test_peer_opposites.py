@@ -1,0 +1,153 @@
+"""Inputs that are near opposites by made records: five seeds unless a test is about fewer."""
+
+import pytest
+
+from made_records import record
+from torchcaps_claims import find_claim
+from torchcaps_claims.judges import judge_statement
+
+NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)
+SHIELDS = "peer2022-q-relu-shields-first-layer"
+
+
+def word(name, records):
+    found = judge_statement(find_claim(name), records)
+    return None if found is None else found.word
+
+
+def capsnet(accuracy, *, bias, negative=0.0, share=0.0, seeds=5):
+    """Behind a ReLU; one seed has these shares, the others none."""
+    return record(
+        "capsnet",
+        "mnist",
+        values={
+            # A difference of two networks varies too.
+            "accuracy": [accuracy + (1 + bias) * x for x in NOISE[:seeds]],
+            "negative_share.1": [negative, *[0.0] * (seeds - 1)],
+            "antipodal_share.1": [share, *[0.0] * (seeds - 1)],
+        },
+        primary_relu=True,
+        bias=bias,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gain", "shares", "expected"),
+    [
+        (0.1, {}, "holds"),
+        # 0.29 ± 0.015 by two one-sided tests.
+        (0.29, {}, "undecided"),
+        (0.5, {}, "fails"),
+        # A bias that costs accuracy is not what the statement denies.
+        (-0.5, {}, "undecided"),
+        (0.1, {"negative": 1e-9}, "undecided"),
+        (0.1, {"share": 1e-9}, "undecided"),
+        (0.1, {"seeds": 4}, "undecided"),
+    ],
+)
+def test_a_relu_shields_the_first_layer(gain, shares, expected):
+    records = [capsnet(99.0, bias=False), capsnet(99.0 + gain, bias=True, **shares)]
+    assert word(SHIELDS, records) == expected
+
+
+def test_both_networks_are_needed():
+    assert word(SHIELDS, [capsnet(99.0, bias=False)]) is None
+    bare = record("capsnet", "mnist", values={"accuracy": [99.0] * 5}, primary_relu=True, bias=True)
+    assert word(SHIELDS, [capsnet(99.0, bias=False), bare]) is None
+
+
+GROW = "peer2022-q-negatives-grow-with-depth"
+UP, DOWN, NONE = (0.0, 0.1, 0.2), (0.2, 0.1, 0.0), (0.1, 0.1, 0.1)
+
+
+def deep(model, n, data, *, start=UP, end=UP, cosines=(-0.8, -0.9, -0.95), right=98.0, seeds=5):
+    """Shares of three layers from below, before and after training, of all seeds alike."""
+    values = {"accuracy": [right] * seeds}
+    for k in range(3):
+        values[f"antipodal_share_at_start.{k + 1}"] = [start[k]] * seeds
+        values[f"antipodal_share.{k + 1}"] = [end[k]] * seeds
+        values[f"lowest_cosine_at_start.{k + 1}"] = [cosines[k]] * seeds
+        values[f"lowest_cosine.{k + 1}"] = [cosines[k]] * seeds
+    return record(model, data, values=values, n_layers=n)
+
+
+def growth(**last):
+    """Four systems, of which the last is as given."""
+    systems = [
+        (m, n, d)
+        for d in ("mnist", "fashion-mnist")
+        for m, n in (("peer_deep_dynamic", 5), ("peer_deep_em", 9))
+    ]
+    return word(GROW, [*(deep(*each) for each in systems[:-1]), deep(*systems[-1], **last)])
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ({}, "holds"),
+        ({"start": DOWN}, "fails"),
+        ({"end": DOWN}, "fails"),
+        # Ranks of equal shares do not rise.
+        ({"start": NONE}, "undecided"),
+        # Of a network that stays at chance only the start counts.
+        ({"end": DOWN, "right": 11.0}, "holds"),
+        ({"start": DOWN, "right": 11.0}, "fails"),
+        ({"cosines": (-0.95, -0.9, -0.8)}, "undecided"),
+        ({"seeds": 4}, "undecided"),
+    ],
+)
+def test_opposites_become_more_from_layer_to_layer(last, expected):
+    assert growth(**last) == expected
+
+
+def test_every_system_is_needed():
+    assert word(GROW, [deep("peer_deep_em", 9, "mnist")]) is None
+
+
+CANCELS = "peer2022-q-gradient-cancellation"
+
+
+def signs(cosine, chi, *, bias, end=0.0, accuracy=50.0):
+    return record(
+        "peer_sign_dynamic",
+        "sign",
+        values={
+            "cancellation_cosine_at_start": [cosine + x for x in NOISE],
+            "cancellation_cosine": [end + x for x in NOISE],
+            "cancellation_chi_at_start": [chi + (1 + (bias == "none")) * x for x in NOISE],
+            "accuracy": [accuracy] * 5,
+        },
+        fields=[("loss", "margin"), ("lambda_", 1.0)],
+        bias=bias,
+    )
+
+
+def four_layers(cosine, chi, *, bias):
+    values = {
+        "cancellation_cosine_at_start": [cosine + x for x in NOISE],
+        "cancellation_chi_at_start": [chi + (1 + (bias == "none")) * x for x in NOISE],
+        "accuracy": [98.0] * 5,
+    }
+    return record("peer_deep_dynamic", "mnist", values=values, n_layers=4, bias=bias)
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        ({"cosine": -0.95, "chi": 0.9, "end": -0.99}, "holds"),
+        # −0.7 is neither.
+        ({"cosine": -0.7, "chi": 0.9, "end": -0.7}, "undecided"),
+        ({"cosine": 0.4, "chi": 0.9, "end": 0.6}, "fails"),
+        # A network that never began counts with both; one that learned with its beginning alone.
+        ({"cosine": -0.95, "chi": 0.9, "end": 0.5}, "fails"),
+        ({"cosine": -0.95, "chi": 0.9, "end": 0.5, "accuracy": 99.0}, "holds"),
+        # With a bias gradients cancel more.
+        ({"cosine": -0.95, "chi": 0.1, "end": -0.99}, "fails"),
+    ],
+)
+def test_opposites_cancel_before_learning_begins(without, expected):
+    nets = [signs(**without, bias="none"), signs(0.0, 0.5, bias="added", accuracy=99.0)]
+    images = [four_layers(-0.95, 0.9, bias="none"), four_layers(0.0, 0.3, bias="added")]
+    assert word(CANCELS, [*nets, *images]) == expected
+    # Without the images it can be contradicted and no more.
+    assert word(CANCELS, nets) == (expected if expected == "fails" else None)

@@ -1,0 +1,113 @@
+"""The pages in docs/findings: their pictures, and what they name."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from torchcaps.study import read_records
+from torchcaps.study.intervals import mean_interval
+from torchcaps_claims import claims, find_claim, results
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "findings"
+PAGES = sorted(path for path in FOLDER.glob("*.md"))
+KNOWN = {claim.id for claim in claims()}
+
+
+def test_pictures_are_what_claims_and_records_give():
+    found = dict(runpy.run_path(str(FOLDER / "pictures.py"))["pictures"]())
+    assert set(found) == {path.name for path in FOLDER.glob("*.svg")}
+    for name, picture in found.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == picture, f"{name}: make tables"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_what_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    files = re.findall(r"tests/[\w/]+/test_\w+\.py", text)
+    sources = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+    for test in re.findall(r"`(test_\w+)`", text):
+        assert f"def {test}(" in sources, f"{page.name} names {test}"
+    for claim in re.findall(r"`((?:mitt2023|peer2022|gu2021|tsai2020|rem)-[\w-]+)`", text):
+        assert claim in KNOWN, f"{page.name} names {claim}"
+
+
+def test_every_finding_has_a_picture_a_check_and_its_line():
+    index = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        if page.name == "README.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        assert f"({page.stem}.svg)" in text
+        assert "**The check:**" in text
+        assert f"({page.name})" in index
+
+
+def test_the_page_of_living_targets_says_what_its_record_does():
+    name = "mitt2023-q-last-layer-more-dynamic"
+    evidence = ROOT / "evidence"
+    ((digest, record),) = read_records(evidence, study="at-the-stop").items()
+
+    def of(metric):
+        return [record.values(f"{metric}.{k}@affnist-style/test") for k in (2, 3, 4)]
+
+    def lower_by(metric):
+        gaps = [max(second, third) - last for second, third, last in zip(*of(metric), strict=True)]
+        return mean_interval(gaps)
+
+    def means(metric):
+        return [f"{mean_interval(layer).mean:.2f}" for layer in of(metric)]
+
+    judged = {each.claim.id: each for each in results(evidence, paper="mitterreiter2023")}
+    dyr, dys = lower_by("dyr"), lower_by("dys")
+    second, third, last = means("dyr")
+    below = " and ".join(means("dys")[:2])
+    text = " ".join((FOLDER / "living-targets.md").read_text(encoding="utf-8").split())
+    assert (
+        f"dyr of the last routing is lower by {dyr.mean:.3f} [{dyr.low:.3f}, {dyr.high:.3f}], and "
+        f"dys by {dys.mean:.2f} [{dys.low:.2f}, {dys.high:.2f}]"
+    ) in text
+    assert (
+        f"with {last}, still stands above the third, with {third}, and below the second, with "
+        f"{second}. By dys, {means('dys')[2]}, it stands below both, {below}"
+    ) in text
+    static = "mitt2023-q-routing-almost-static"
+    printed = find_claim("mitt2023-t1-layer2-dyr").value
+    assert f"In the second the same five networks have {means('dys')[0]}." in text
+    assert f"Their dyr there, {second}, is below the printed {printed}:" in text
+    assert f"So the statement is left **{judged[static].status}**." in text
+    assert f"the statement **{judged[name].status}**" in text
+    bound = "mitt2023-text-dys-below-two"
+    assert f"`{bound}` is the same sentence as a bound" in text
+    assert judged[bound].verdict is None
+    for each in (name, static):
+        assert f"`{each}` asks" in text
+        assert digest in judged[each].records
+
+
+def test_iterations_decide_how_many_trees_there_are():
+    """More trees with every iteration, as accurate an answer, and couplings that stay even."""
+    found = read_records(ROOT / "evidence", study="trees-by-iterations").values()
+    by_iterations = {each.recipe["options"].get("iterations", 3): each for each in found}
+    rows = [by_iterations[count] for count in range(1, 11)]
+
+    def means(name):
+        return [mean_interval(each.values(name)).mean for each in rows]
+
+    for name in ("entropy+K11", "keys+K11", "polarisation"):
+        assert means(name) == sorted(means(name))
+    # Seed by seed too.
+    for seed in zip(*(each.values("polarisation") for each in rows), strict=True):
+        assert [*seed] == sorted(seed)
+    text = " ".join((FOLDER / "iterations-and-trees.md").read_text(encoding="utf-8").split())
+    entropy, keys, right = means("entropy+K11"), means("keys+K11"), means("accuracy")
+    assert entropy[0] == 0
+    assert f"{entropy[1]:.1f} with two, {entropy[2]:.1f} with three, {entropy[3]:.1f} with" in text
+    assert f"four and {entropy[9]:.1f} with ten" in text
+    assert f"has {keys[1]:.0f} trees, with three {keys[2]:.0f}, and with ten {keys[9]:.0f}" in text
+    assert f"on {min(right):.1f} to {max(right):.1f} % of the test images" in text
+    assert f"from 0 to {max(means('polarisation')):.3f}" in text

@@ -1,0 +1,490 @@
+"""The map of the claims: all 947 rows have jobs, or one word why nothing is trained for them."""
+
+import ast
+import math
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.data import Batch
+from torchcaps.models import create_model
+from torchcaps.train.loss import loss_parts
+from torchcaps.types import Output
+from torchcaps_claims import claims, find_claim, listed_claims, plan_of
+from torchcaps_claims.judges import tsai_curves
+from torchcaps_claims.looks import looks_of
+from torchcaps_claims.narrow import NARROW
+from torchcaps_claims.plan import WORDS, Plan
+from torchcaps_claims.plans import RULES, gu, mitterreiter, peer, renzulli_statements, tsai
+from torchcaps_claims.pruned import WAYS
+from torchcaps_claims.setups import SETUPS, setups_in
+from torchcaps_claims.statistics import STATISTICS
+
+ROOT = Path(__file__).parents[2]
+PLANS = [plan_of(claim) for claim in claims()]
+JOBS = [job for plan in PLANS for job in plan.jobs]
+
+# How many rows of a paper are trained for, and how many are not for which reason.
+COVERED = {
+    "gu2021": {"jobs": 145, "cited": 8, "count": 21, "setting": 8, "theory": 2},
+    "mitterreiter2023": {
+        "jobs": 67,
+        "benchmark": 5,
+        "cited": 3,
+        "setting": 2,
+        "theory": 7,
+        "unspecified": 1,
+    },
+    "peer2022": {"jobs": 53, "setting": 2, "survey": 2, "theory": 16},
+    "renzulli2025": {"jobs": 422, "configuration": 1, "count": 8, "setting": 7, "theory": 8},
+    "tsai2020": {
+        "jobs": 44,
+        "benchmark": 1,
+        "cited": 2,
+        "configuration": 1,
+        "count": 20,
+        "setting": 4,
+        "shape": 84,
+        "theory": 1,
+        "unspecified": 2,
+    },
+}
+
+
+def test_every_row_has_a_plan():
+    assert len(PLANS) == 947
+    found = {paper: Counter() for paper in RULES}
+    for plan in PLANS:
+        found[plan.claim.paper][plan.word or "jobs"] += 1
+    assert {paper: dict(counts) for paper, counts in found.items()} == COVERED
+
+
+def test_a_plan_is_jobs_or_a_word():
+    claim = find_claim("gu2021-t1-capsnet-affnist")
+    neither = "gu2021-t1-capsnet-affnist must have jobs, or a word why nothing is trained for it; "
+    assert text_of(lambda: Plan(claim)) == f"{neither}it has neither."
+    jobs = plan_of(claim).jobs
+    assert text_of(lambda: Plan(claim, jobs=jobs, word="cited")) == f"{neither}it has both."
+    assert {plan.word for plan in PLANS} == {None, *WORDS}
+
+
+# By hand from the tables: (id, the first job in words, how many jobs).
+BY_HAND = [
+    (
+        "gu2021-t1-convnet-avg-affnist",
+        "convnet_avg {} {} gu_transfer expanded-mnist>affnist:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t2-routing-base-train-mnist",
+        "gu_aff_capsnet {} {} gu expanded-mnist>expanded-mnist:train accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t3-convnet-fc-k7-aff",
+        "convnet_fc {'kernel': 7} {} gu expanded-mnist>affnist:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t4-squash-no-test",
+        "gu_capsnet {'primary_squash': 'none', 'class_squash': 'none'} {} gu_multi_mnist "
+        "multi-mnist-100>multi-mnist-100:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t4-loss-bce-train",
+        "gu_capsnet {} {'loss': 'binary'} gu_multi_mnist multi-mnist-100>multi-mnist-100:train "
+        "accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-text-lk-multimnist",
+        "gu_convnet_fc_lk {} {'loss': 'binary'} gu_multi_mnist "
+        "multi-mnist-1000>multi-mnist-1000:test accuracy 5",
+        1,
+    ),
+    (
+        "mitt2023-t1-layer1-dyr",
+        "mitterreiter_5x16 {} {} mitterreiter expanded-mnist>affnist:test dyr 10",
+        1,
+    ),
+    (
+        "mitt2023-q-uniform-routing-better",
+        "mitterreiter_5x16 {'routing': 'uniform'} {'stop_at': None} mitterreiter "
+        "expanded-mnist>affnist:test accuracy 5",
+        4,
+    ),
+    (
+        "peer2022-t1-em-bias",
+        "peer_sign_em {'bias': True} {'loss': 'margin', 'lambda_': 1.0} peer "
+        "sign>sign:train accuracy 5",
+        1,
+    ),
+    (
+        "peer2022-t2-fashion-mnist-bias-n4",
+        "peer_deep_dynamic {'n_layers': 4, 'bias': 'added'} {} peer "
+        "fashion-mnist>fashion-mnist:test accuracy 5",
+        1,
+    ),
+    (
+        "peer2022-q-gradient-cancellation",
+        "peer_sign_dynamic {'bias': 'none'} {'loss': 'margin', 'lambda_': 1.0} peer "
+        "sign>sign:test gradient_cancellation gradient_cancellation_at_start accuracy 5",
+        6,
+    ),
+    (
+        "peer2022-q-sign-not-learnable",
+        "peer_sign_dynamic {} {'loss': 'margin', 'lambda_': 1.0} peer sign>sign:train accuracy 5",
+        2,
+    ),
+    # Four squashes, on moved test images and on training images.
+    (
+        "gu2021-q-squash-helps-affine",
+        "gu_aff_capsnet {'primary_squash': 'hinton', 'class_squash': 'hinton'} {} gu "
+        "expanded-mnist>affnist:test accuracy 5",
+        8,
+    ),
+    (
+        "tsai2020-t1-em-routing-resnet-cifar-100-acc",
+        "tsai_em_resnet_c100 {'iterations': 1} {'validation_share': 0.1} tsai_cifar_em "
+        "cifar100>cifar100:test accuracy 5",
+        5,
+    ),
+    (
+        "tsai2020-t1-resnet-18-none-cifar-10-acc",
+        "resnet18 {} {'validation_share': 0.1} tsai_cifar cifar10>cifar10:test accuracy 5",
+        1,
+    ),
+    (
+        "tsai2020-f5-dr-vector",
+        "tsai_dmm_vector_dynamic {} {'validation_share': 0.1} tsai_dmm "
+        "diverse-multi-mnist>diverse-multi-mnist:test accuracy 5",
+        1,
+    ),
+    # Three routings with two backbones, on two sets.
+    (
+        "tsai2020-q-inv-gt-dr-gt-em",
+        "tsai_inverted_simple_c10 {} {'validation_share': 0.1} tsai_cifar "
+        "cifar10>cifar10:test accuracy 5",
+        12,
+    ),
+    (
+        "rem-t1-cifar-10-deepcaps-rem-entropy",
+        "rem_deepcaps {} {'image_size': (64, 64)} rem_pruned cifar10>cifar10:test "
+        "entropy 5 +prune +quantise",
+        1,
+    ),
+    (
+        "rem-t3-eff-capsnet-q-azimuth-familiar-acc",
+        "rem_eff_norb {} {'image_size': (64, 64), 'crop': (48, 48), 'standardise': 'set', "
+        "'augment': 'light'} rem "
+        "smallnorb-azimuth>smallnorb-azimuth-familiar:test accuracy 5 +quantise",
+        1,
+    ),
+    (
+        "rem-t2-dr-capsnet-rem-under-affnist-acc",
+        "rem_dr {} {} rem_transfer expanded-mnist>affnist:test accuracy 5 +prune +quantise",
+        1,
+    ),
+    (
+        "rem-t7-dr-capsnet-q-mnist",
+        "rem_dr {'decoder': True} {'augment': 'shift2'} rem mnist>mnist:test accuracy 5 +quantise",
+        1,
+    ),
+    (
+        "rem-t12-single-shot-entropy",
+        "rem_dr {'types': 64} {'image_size': (24, 24), 'augment': 'flip-light'} rem_pruned "
+        "cifar10>cifar10:test "
+        "entropy 5 +snip +quantise",
+        1,
+    ),
+]
+
+
+def in_words(job):
+    steps = "".join(f" +{step}" for step in job.after)
+    return (
+        f"{job.model} {dict(job.options)} {dict(job.fields)} {job.protocol} "
+        f"{job.train}>{job.test}:{job.split} {' '.join(job.metrics)} {job.seeds}{steps}"
+    )
+
+
+@pytest.mark.parametrize(("name", "expected", "count"), BY_HAND, ids=lambda x: str(x)[:50])
+def test_rows_by_hand(name, expected, count):
+    jobs = plan_of(find_claim(name)).jobs
+    assert (in_words(jobs[0]), len(jobs)) == (expected, count)
+
+
+def test_networks_of_em_routing_have_a_course_of_their_own():
+    (job,) = plan_of(find_claim("peer2022-t3-mnist-bias-n9")).jobs
+    assert job.recipe().learning_rate == 1e-4
+    small = job.smaller()
+    recipe = small.recipe()
+    assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (2, 64, 1e-3)
+    assert recipe.options["width"] == 32
+    assert small.departures == (
+        "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe",
+        "reduced: 2 epochs, fixed beforehand; batch_size 64, learning_rate 0.001, schedule cosine, "
+        "width 32",
+    )
+
+
+def reduced_of(name):
+    (job,) = plan_of(find_claim(name)).jobs
+    small = job.smaller()
+    return small.recipe()
+
+
+def test_networks_of_rem_are_reduced_as_far_as_they_can_be():
+    whole, pruned = (
+        reduced_of(f"rem-t1-f-mnist-dr-capsnet-{way}-acc") for way in ("vanilla", "rem")
+    )
+    assert whole.options == pruned.options == {"width": 16}
+    assert (whole.epochs, whole.train_images, whole.batch_size) == (6, 10_000, 64)
+    assert (whole.validation_share, whole.patience, whole.keep) == (0.02, None, "best")
+    # Steps of an epoch times the sum of 0.99^e: 157 * 5.80 * 4.6e-3 = 422 * 99 * 1e-4.
+    ours = sum(157 * pruned.prune_shrink * 0.99**e for e in range(1, 7))
+    papers = sum(422 * 1e-4 * 0.99**e for e in range(1, 2000))
+    assert ours == pytest.approx(papers, rel=0.01)
+    assert (pruned.prune, pruned.keep) == ("lobster", "last")
+    # A network without such an option, and a set of 8,100 images.
+    gamma = reduced_of("rem-t1-f-mnist-gamma-capsnet-rem-acc")
+    assert "width" not in gamma.options
+    assert gamma.train_images == 10_000
+    (norb,) = plan_of(find_claim("rem-t3-eff-capsnet-rem-elevation-novel-acc")).jobs
+    assert "train_images" not in norb.smaller().fields
+
+
+def test_the_margin_grows_over_all_of_a_reduced_training():
+    for job in plan_of(find_claim("tsai2020-q-em-best-at-2")).jobs:
+        recipe = job.smaller().recipe()
+        assert recipe.batch_size == 128
+        assert recipe.spread_steps == recipe.epochs * math.ceil(recipe.train_images / 128)
+
+
+def test_a_spread_loss_beside_others_comes_to_its_whole_margin():
+    """It would stay below a half at the steps that a recipe has by itself."""
+    images = {"cifar10": 45_000, "diverse-multi-mnist": 54_000}
+    jobs = plan_of(find_claim("tsai2020-q-ce-at-least-as-good")).jobs
+    spread = [job.recipe() for job in jobs if dict(job.fields).get("loss") == "spread"]
+    assert {recipe.data for recipe in spread} == {*images}
+    for recipe in spread:
+        updates = math.ceil(images[recipe.data] / recipe.batch_size)
+        assert recipe.validation_share == 0.1
+        assert recipe.spread_steps == recipe.epochs * updates
+
+
+def test_epochs_log_what_judges_of_curves_read():
+    """Without images held out they would have another name, and no judge would find them."""
+    names = [name for name, judge in tsai_curves.JUDGES.items() if judge]
+    jobs = [job for name in names for job in plan_of(find_claim(name)).jobs]
+    assert {job.train for job in jobs} >= {"cifar10", "diverse-multi-mnist"}
+    assert [job.model for job in jobs if not job.recipe().validation_share] == []
+
+
+def test_a_wider_network_has_as_many_parameters_as_the_one_it_is_held_against():
+    jobs = plan_of(find_claim("gu2021-q-capacity-explains-multimnist")).jobs
+    wide = next(job for job in jobs if "types" in job.options)
+    sizes = []
+    for model, options in (("gu_capsnet", {}), (wide.model, wide.options)):
+        with torch.device("meta"):
+            network = create_model(model, image=(1, 36, 36), n_classes=10, **options)
+        sizes.append(sum(each.numel() for each in network.parameters()))
+    assert sizes == [11_361_808, 11_414_488]
+
+
+def test_where_is_looked():
+    assert plan_of(find_claim("mitt2023-t1-layer3-dys")).jobs[0].at == {"layers": [3]}
+    assert plan_of(find_claim("mitt2023-t1-layeroutput-capsules-alive")).jobs[0].at == {
+        "layers": [5]
+    }
+    assert plan_of(find_claim("mitt2023-text-dys-below-two")).jobs[0].at == {"layers": [2, 3]}
+    assert plan_of(find_claim("rem-t11-f-mnist-q-class3")).jobs[0].at == {"class": 3, "K": 11}
+    assert plan_of(find_claim("gu2021-t5-capsnet-shear-y")).jobs[0].at == {"factor": "Shear-Y"}
+
+
+@cache
+def functions_in(path):
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_shows_a_claim_exists():
+    shown = {plan.shown_by for plan in PLANS} - {None}
+    assert len(shown) > 20
+    for name in shown:
+        path, _, test = name.partition("::")
+        assert test.startswith("test_"), name
+        assert test in functions_in(path), name
+
+
+def test_rows_about_a_quantised_network_count_the_network():
+    quantised = [p for p in PLANS if p.claim.kind == "params" and p.claim.id.endswith("-q-params")]
+    assert [(plan.word, plan.status) for plan in quantised] == 4 * [("count", "tested")]
+
+
+def test_what_needs_no_training_is_shown_by_a_test():
+    words = ("theory", "shape", "configuration", "count", "benchmark")
+    assert not [p.claim.id for p in PLANS if p.word in words and p.shown_by is None]
+
+
+TABLES = {
+    "gu2021": gu.STATEMENTS,
+    "mitt2023": mitterreiter.STATEMENTS,
+    "peer2022": peer.STATEMENTS,
+    "rem": renzulli_statements.STATEMENTS,
+    "tsai2020": tsai.STATEMENTS,
+}
+SHOWN = {
+    "gu2021": gu.SHOWN,
+    "mitt2023": mitterreiter.SHOWN,
+    "peer2022": peer.SHOWN,
+    "rem": renzulli_statements.SHOWN,
+    "tsai2020": tsai.SHOWN,
+}
+
+
+@pytest.mark.parametrize("prefix", TABLES)
+def test_no_line_of_the_tables_is_idle(prefix):
+    used = {claim.id for claim in claims()}
+    assert {f"{prefix}-{name}" for name in (*TABLES[prefix], *SHOWN[prefix])} <= used
+    assert not set(TABLES[prefix]) & set(SHOWN[prefix])
+
+
+def test_every_statement_names_its_systems():
+    """A statement compares, so the systems it names must all be there."""
+    for plan in PLANS:
+        conditions = plan.claim.conditions
+        if not plan.claim.states or plan.word is not None:
+            continue
+        assert {job.seeds for job in plan.jobs} == {conditions["n_seeds_min"]}, plan.claim.id
+        known = {SETUPS[name].protocol for name in setups_in(conditions["protocol"])}
+        used = {re.sub("_(dynamic|em|transfer|pruned)$", "", job.protocol) for job in plan.jobs}
+        assert used <= {re.sub("_transfer$", "", name) for name in known}, plan.claim.id
+
+
+def test_every_protocol_of_the_claims_is_known():
+    stated = {c.conditions["protocol"] for c in claims() if c.states}
+    assert {name for text in stated for name in setups_in(text)} >= {
+        "gu-earlystop",
+        "gu-full",
+        "gu-multimnist",
+        "mitt-affnist",
+        "peer-depth",
+        "rem",
+        "tsai-cifar",
+    }
+    said = text_of(lambda: setups_in("gu-fulll"))
+    assert said.startswith("protocol 'gu-fulll' of a claim is unknown; did you mean 'gu-full'?")
+
+
+def test_every_statistic_and_step_is_known():
+    assert {metric for job in JOBS for metric in job.metrics} <= STATISTICS.keys()
+    assert {step for job in JOBS for step in job.after} == {*WAYS, NARROW, "quantise"}
+    assert {metric for job in JOBS for metric in job.metrics} == STATISTICS.keys()
+
+
+def test_the_page_counts_what_can_be_run():
+    page = (ROOT / "docs" / "not-yet.md").read_text(encoding="utf-8")
+    trained = sum(bool(plan.jobs) for plan in PLANS)
+    assert f"All {trained} that need a trained network can be run today" in page
+
+
+def planned():
+    """Every job and its smaller form."""
+    return (each for job in JOBS for each in (job, job.smaller()))
+
+
+def networks():
+    """Jobs by the name of their network, one of each network, loss and kind of statistics."""
+    found = {}
+    for job in planned():
+        loss = (job.protocol, job.fields.get("loss"), "multi-mnist" in job.train)
+        key = (tuple(job.options.items()), job.image, loss, "compactness" in job.metrics)
+        found.setdefault(job.model, {}).setdefault(key, job)
+    return {model: list(jobs.values()) for model, jobs in sorted(found.items())}
+
+
+NETWORKS = networks()
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("model", NETWORKS)
+def test_every_network_can_be_made_and_trained_by_its_loss(model):
+    for job in NETWORKS[model]:
+        with torch.device("meta"):
+            network = job.network().eval()
+            out = network(torch.empty(2, *job.image))
+        assert network.config["name"] == model
+        assert {name: network.config[name] for name in job.options} == dict(job.options)
+        labels = torch.zeros((2, 2) if "multi-mnist" in job.train else 2, dtype=torch.int64)
+        scored = Output(torch.full(out.scores.shape, 0.5), out.scores_are)
+        assert loss_parts(job.recipe(), scored, Batch(torch.empty(2, *job.image), labels), 0)
+        assert out.classes is not None or "compactness" not in job.metrics
+        assert "widths" in network.config or not job.is_narrow
+
+
+def test_every_job_makes_a_recipe_and_is_looked_at():
+    for job in planned():
+        recipe = job.recipe(seed=3)
+        assert (recipe.model, recipe.data, recipe.seed) == (job.model, job.train, 3)
+        for name, value in job.fields.items():
+            assert getattr(recipe, name) == value
+        assert looks_of(job)
+
+
+def test_listed_rows_say_where_they_stand(tmp_path):
+    """Without records, as the plans say; with those of the repository, some have verdicts."""
+    rows = listed_claims(evidence=tmp_path)
+    assert [row["id"] for row in rows] == [claim.id for claim in claims()]
+    counts = Counter(row["status"] for row in rows)
+    assert counts == Counter(plan.status for plan in PLANS)
+    assert {row["verdict"] for row in rows} == {None}
+    judged = listed_claims(paper="peer2022", status="holds", evidence=ROOT / "evidence")
+    assert "peer2022-lemma-1" in {row["id"] for row in judged}
+    cited = listed_claims(paper="gu2021", status="cited")
+    assert {row["word"] for row in cited} == {"cited"}
+    assert len(cited) == 8
+    assert text_of(lambda: listed_claims(status="judged")).startswith(
+        "no claim has the status 'judged'; "
+    )
+
+
+def test_the_example_of_the_page_runs_as_written(capsys):
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    exec(compile(block, "block", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["91.19 % Table 4", "gu_capsnet {'loss': 'binary'} multi-mnist-100 5"]
+    assert said[3] == "32.8 PFLOP, 152 h on two cores"
+
+
+def test_the_reduced_form_of_gu_stops_nowhere():
+    stops, ends = (
+        plan_of(find_claim(f"gu2021-{name}-affnist")).jobs[0]
+        for name in ("t1-aff-capsnet", "t2-routing-base-test")
+    )
+    assert stops.key != ends.key
+    assert stops.smaller().key == ends.smaller().key
+    assert stops.smaller().recipe().stop_at is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_open"),
+    [
+        ("rem-t9-eff-capsnet-q-entropy", True),
+        ("rem-t9-eff-capsnet-acc", False),  # not quantised
+        ("rem-t9-dr-capsnet-q-entropy", False),
+        ("rem-t3-eff-capsnet-q-azimuth-novel-entropy", False),
+    ],
+)
+def test_levels_that_a_paper_does_not_name_are_told(name, is_open):
+    """[renzulli2025] App. B.3: of Efficient-CapsNet it names those on smallNORB alone."""
+    said = plan_of(find_claim(name)).left_open
+    says = "the number of levels of this network on these images; the usual one is taken"
+    assert said == (says if is_open else None)

@@ -1,0 +1,230 @@
+"""What records say about claims: which number of a record is whose, and which record counts."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from made_records import of_job
+from made_records import record as small
+from torchcaps.study import Seed, make_record
+from torchcaps_claims import find_claim, plan_of, result_of, results
+from torchcaps_claims.judges.gu_compactness import FACTORS
+from torchcaps_claims.pages import protocol
+from torchcaps_claims.result import values_of
+
+SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
+
+
+def record(claim, key, values, **changes):
+    (job,) = plan_of(find_claim(claim)).jobs
+    fields = {
+        "study": "a/b",
+        "claims": (claim,),
+        "recipe": {"data": job.train},
+        "recipe_hash": "0" * 12,
+        "data": {"sign/train": "1"},
+        "seeds": tuple(
+            Seed(seed=k, values={key: value}, wall_seconds=1) for k, value in enumerate(values)
+        ),
+        "commit": "a1b2c3d4e5f6",
+        "dirty": False,
+        "versions": {},
+        "device": "",
+        "command": "",
+        "made": datetime(2026, 1, 2, tzinfo=UTC),
+    }
+    return make_record(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("claim", "key"),
+    [
+        (SIGN, "accuracy@sign/train"),
+        (LAYER, "dyr.3@affnist/test"),
+        (LAYER, "dyr.3@affnist-style/test"),
+    ],
+)
+def test_a_number_is_found_under_its_name(claim, key):
+    plan = plan_of(find_claim(claim))
+    assert values_of(plan, record(claim, key, [0.3, 0.31])) == [0.3, 0.31]
+    assert values_of(plan, record(claim, "accuracy", [0.3, 0.31])) is None
+
+
+def test_a_rate_that_is_printed_in_percent():
+    """63 % of the capsules of a layer are dead; records have shares."""
+    plan = plan_of(find_claim("mitt2023-text-dead-layer4"))
+    dead = record(plan.claim.id, "cdr.4@affnist/test", [0.63, 0.64])
+    assert values_of(plan, dead) == pytest.approx([63, 64])
+
+
+def test_numbers_of_several_jobs_or_layers_are_not_read_off():
+    for name in ("mitt2023-text-dys-below-two", "tsai2020-t1-em-routing-resnet-cifar-100-acc"):
+        plan = plan_of(find_claim(name))
+        found = record(SIGN, "accuracy", [1.0], claims=(name,))
+        assert values_of(plan, found) is None
+
+
+def test_a_number_of_the_best_seed_is_not_read_off():
+    plan = plan_of(find_claim("rem-text-max-elev-novel"))
+    assert values_of(plan, of_job(plan.jobs[0])) is None
+
+
+@pytest.mark.parametrize("is_reduced", [False, True])
+def test_a_number_of_the_first_epoch_is_that_of_runs_that_end_there(is_reduced):
+    def planned(name):
+        plan = plan_of(find_claim(name))
+        (job,) = plan.jobs
+        return plan, of_job(job.smaller() if is_reduced else job)
+
+    first, of_first = planned("rem-text-f8-start-acc")
+    last, of_last = planned("rem-text-f8-end-acc")
+    assert of_first.recipe["epochs"] == 1
+    assert values_of(first, of_first) is not None
+    assert values_of(last, of_last) is not None
+    # Made for both claims, as older records were.
+    assert values_of(first, of_last) is None
+    assert first.jobs[0].reduced.says.startswith("1 epoch, fixed beforehand; ")
+
+
+def result(claim, *records):
+    return result_of(find_claim(claim), {str(k): each for k, each in enumerate(records)})
+
+
+def test_a_verdict_needs_a_record_of_the_claim():
+    found = result(SIGN, record(SIGN, "accuracy@sign/train", [99.7, 99.71, 99.69]))
+    assert (found.status, list(found.records), found.is_reduced) == ("reproduced", ["0"], False)
+    other = record(SIGN, "accuracy@sign/train", [99.7] * 3, claims=("peer2022-t1-em-bias",))
+    assert (result(SIGN, other).status, result(SIGN, other).verdict) == ("not run", None)
+
+
+def test_of_several_records_the_fullest_counts():
+    def of(values, **changes):
+        return record(SIGN, "accuracy@sign/train", values, **changes)
+
+    few, many = of([50.0, 50.0]), of([99.7, 99.7, 99.7])
+    small = of([1.0] * 5, reduced="one epoch")
+    later = of([99.6] * 3, made=datetime(2026, 1, 3, tzinfo=UTC))
+    assert result(SIGN, few, many, small).records.keys() == {"1"}
+    assert result(SIGN, small).is_reduced
+    assert result(SIGN, later, many).records.keys() == {"0"}
+
+
+def test_a_record_of_the_same_networks_counts_too():
+    """However its recipe is written, and whichever claim it was made for."""
+    (job,) = plan_of(find_claim(SIGN)).jobs
+    made_by = {"recipe": job.recipe().model_dump(mode="json"), "claims": ("peer2022-lemma-1",)}
+    of_others = record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)
+    assert result(SIGN, of_others).status == "reproduced"
+    # A study of one's own judges no claim, and does not say how much smaller it is.
+    own = record(SIGN, "accuracy@sign/train", [99.7] * 3, **{**made_by, "claims": ()})
+    assert result(SIGN, own).verdict is None
+    made_by["recipe"] = {**made_by["recipe"], "epochs": 3}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
+    made_by["recipe"] = {**made_by["recipe"], "model": "peer_sign_em"}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
+    # A recipe of another version.
+    made_by["recipe"] = {**made_by["recipe"], "model": job.model, "nothing": 1}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
+
+
+@pytest.mark.parametrize(
+    ("claim", "number", "status"),
+    [
+        ("peer2022-lemma-1", 1.0, "holds"),
+        ("peer2022-s42-em-bias", 1.0, "fails"),
+        ("rem-t9-eff-capsnet-params", 0.161824, "reproduced"),
+        ("rem-t9-eff-capsnet-params", 0.261824, "worse"),
+        ("rem-t9-eff-capsnet-params", 0.061824, "better"),
+    ],
+)
+def test_what_tests_show(claim, number, status):
+    seeds = (Seed(seed=0, values={claim: number}, wall_seconds=1),)
+    found = result(claim, record(SIGN, "x", [1.0], claims=(claim,), seeds=seeds))
+    assert found.status == status
+    # A record that does not name the claim among its numbers shows nothing.
+    other = (Seed(seed=0, values={"peer2022-lemma-2": 1.0}, wall_seconds=1),)
+    found = result(claim, record(SIGN, "x", [1.0], claims=(claim,), seeds=other))
+    assert found.status == "tested"
+
+
+def test_every_claim_has_a_status(tmp_path):
+    """Those without a record keep the status of their plan."""
+    found = results(tmp_path)
+    assert len(found) == 947
+    assert {each.status for each in found} == {"not run", "tested", "cited", "not testable"}
+
+
+def test_a_narrow_network_is_not_compared_with_a_wide_one():
+    """The score of compactness is higher without routing, in networks of one width."""
+    name, factors = "gu2021-q-dr-reduces-compactness", FACTORS
+
+    def of(model, score, width):
+        values = {f"compactness.{f}": [score + k / 1000 for k in range(5)] for f in factors}
+        return small(model, "mnist", values=values, claim=name, reduced="less", width=width)
+
+    narrow = [of("gu_convnet_cr_sf", 0.5, 64), of("gu_capsnet", 0.4, 64)]
+    assert result(name, *narrow).status == "holds"
+    mixed = [of("gu_convnet_cr_sf", 0.5, 64), of("gu_capsnet", 0.4, 128)]
+    assert result(name, *mixed).status == "not run"
+    # The more records of one width count.
+    assert result(name, *narrow, of("gu_capsnet", 0.9, 128)).status == "holds"
+
+
+def test_a_network_without_a_width_stands_beside_those_of_any_where_each_is_compared_with_itself():
+    """Entropy is lower after pruning, in every network."""
+    name = "rem-q-entropy-lower-everywhere"
+
+    def of(model, data, entropy, width=None, **fields):
+        levels = "K11,6" if model == "rem_gamma" else "K11"
+        grid = {f"entropy+{levels}": [entropy + k / 1000 for k in range(5)]}
+        options = {} if width is None else {"width": width}
+        options |= {"types": 64} if (model, data) == ("rem_dr", "cifar10") else {}
+        pairs = fields.items()
+        return small(model, data, values=grid, claim=name, reduced="less", fields=pairs, **options)
+
+    def both(model, data, width=None):
+        pruned = of(model, data, 6.0, width, prune="lobster", epochs=10)
+        return of(model, data, 8.0, width), pruned
+
+    sets = ("mnist", "fashion-mnist", "cifar10")
+    narrow = [each for data in sets for each in both("rem_dr", data, 16)]
+    assert result(name, *narrow).status == "undecided"
+    # Every architecture that is built for these sets.
+    others = (
+        ("rem_eff_mnist", "mnist"),
+        ("rem_eff_cifar", "cifar10"),
+        ("rem_gamma", "mnist"),
+        ("rem_deepcaps", "mnist"),
+    )
+    without = [each for model, data in others for each in both(model, data)]
+    assert result(name, *narrow, *without[:-2]).status == "undecided"
+    assert result(name, *narrow, *without).status == "holds"
+    # A wide network of the same kind is another one.
+    assert result(name, *narrow, *both("rem_dr", "mnist")).status == "undecided"
+
+
+def test_a_statement_rests_on_the_records_that_its_judge_reads():
+    """Others of the same networks say nothing of it, nor does the way in which they are smaller."""
+    name, net, image = "mitt2023-q-routing-almost-static", "mitterreiter_5x16", "affnist-style/test"
+    stops = {"stop_at": 0.992}.items()
+
+    def of(reduced, **values):
+        # The last seed ends too far below the stop to count.
+        right = {"accuracy": [98.0] * 5 + [60.0]}
+        named = {
+            f"{statistic.replace('_', '.')}@{image}": [mean + k / 100 for k in range(6)]
+            for statistic, mean in values.items()
+        }
+        return small(
+            net, "expanded-mnist", values=right | named, fields=stops, claim=name, reduced=reduced
+        )
+
+    dynamics = of("fewer images", dys_2=1.2, dys_3=1.2, dyr_2=0.1, dyr_3=0.1)
+    found = result(name, of("other thresholds", car_1=0.9), dynamics)
+    assert (found.status, found.verdict.ours.n) == ("holds", 5)
+    assert {**found.records} == {"1": dynamics}
+    assert protocol(found).startswith("reduced: fewer images; ")
+    # Where too few seeds are near the stop all are shown, of the same record.
+    few = dynamics.model_copy(update={"seeds": dynamics.seeds[1:]})
+    found = result(name, of("other thresholds", car_1=0.9), few)
+    assert (found.status, {**found.records}) == ("undecided", {"1": few})

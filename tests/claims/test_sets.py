@@ -1,0 +1,67 @@
+"""Data sets that claims name."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from error_text import text_of
+from torchcaps.data import SOURCES, load
+from torchcaps.study.sets import SETS, data_set
+from torchcaps_claims import claims
+from torchcaps_claims.sets import sets_in
+
+HERE = ("cifar10", "cifar100", "expanded-mnist", "fashion-mnist", "mnist", "multi-mnist")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("MNIST, Fashion-MNIST", ("mnist", "fashion-mnist")),
+        ("F-MNIST", ("fashion-mnist",)),
+        ("DiverseMultiMNIST", ("diverse-multi-mnist",)),
+        ("MultiMNIST 6M", ("multi-mnist-100",)),
+        ("expanded MNIST", ("expanded-mnist",)),
+        ("CIFAR-10, CIFAR-100", ("cifar10", "cifar100")),
+        ("CIFAR-10 (SVHN)", ("cifar10", "svhn")),
+        ("smallNORB", ("smallnorb-elevation", "smallnorb-azimuth")),
+        ("AffNIST (official test set; generator otherwise, then reduced)", ("affnist",)),
+        ("random inputs", ()),
+    ],
+)
+def test_sets_are_found_in_words(text, names):
+    assert sets_in(text) == names
+
+
+def test_every_number_names_sets_that_are_known():
+    named = [c for c in claims() if c.kind == "accuracy" and c.dataset and c.origin == "own"]
+    assert [claim.id for claim in named if not sets_in(claim.dataset)] == []
+
+
+def test_an_unknown_set():
+    said = text_of(lambda: data_set("mnis"))
+    assert said.startswith("the studies know no data 'mnis'; did you mean 'mnist'?")
+
+
+@pytest.mark.parametrize("name", ["part-whole", "sign", "toy-2d"])
+def test_made_sets_are_as_large_as_said(name):
+    images = load(name, split="train")
+    size = SETS[name]
+    assert (images.image_shape, len(images.class_names)) == (size.image, size.n_classes)
+    assert len(images) == size.n_train
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", HERE)
+def test_read_sets_are_as_large_as_said(name):
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder of data sets that are files")
+    images = load(name, split="train", root=Path(root))
+    size = SETS[name]
+    assert (images.image_shape, len(images.class_names)) == (size.image, size.n_classes)
+    assert len(images) == size.n_train
+
+
+def test_data_knows_every_set():
+    assert SETS.keys() <= SOURCES.keys()

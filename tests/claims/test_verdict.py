@@ -1,0 +1,192 @@
+"""Verdicts by hand: three values a, b, c with deviation s have the half width 2.4841 s."""
+
+import dataclasses
+
+import pytest
+
+from error_text import text_of
+from made_records import made
+from torchcaps.study import write_record
+from torchcaps_claims import find_claim, plan_of, results, verdict
+from torchcaps_claims.verdict import in_every_cell, judge, judge_statistic, tolerance_of
+
+AFFNIST = find_claim("gu2021-t1-capsnet-affnist")  # 79 %, no deviation printed
+
+
+def of(value, *, std=None, kind="accuracy", metric="test accuracy", unit="%"):
+    return dataclasses.replace(AFFNIST, value=value, std=std, kind=kind, metric=metric, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("claim", "tolerance"),
+    [
+        (of(99.2), 0.3),
+        (of(98.0), 1.0),
+        (of(79.0), 1.0),
+        (of(79.0, std=0.8), 1.6),
+        (of(79.0, std=0.2), 1.0),
+        (of(99.2, std=0.05), 0.3),
+        (of(8.5, kind="entropy"), 0.85),
+        (of(-2.0, kind="metric"), 0.2),
+        (of(8.5, kind="entropy", std=1.0), 2.0),
+    ],
+)
+def test_tolerances(claim, tolerance):
+    assert tolerance_of(claim) == pytest.approx(tolerance)
+
+
+def test_a_test_may_leave_a_claim_open():
+    claim = find_claim("tsai2020-q-cost-grows")
+    assert verdict.judge_test(claim, "tests/a.py::b").text() == "holds: shown by tests/a.py::b"
+    left = verdict.judge_test(claim, "tests/a.py::b", found=0.0)
+    assert left.text() == "undecided: left open by tests/a.py::b"
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        # Deviation 0.1, half width 0.248: all within 78 and 80.
+        ([78.9, 79.0, 79.1], "reproduced"),
+        # [79.75, 80.25] crosses 80.
+        ([79.9, 80.0, 80.1], "undecided"),
+        # [80.25, 80.75] is above 80.
+        ([80.4, 80.5, 80.6], "better"),
+        ([77.4, 77.5, 77.6], "worse"),
+        # Half width 2.48: nothing is decided.
+        ([78.0, 79.0, 80.0], "undecided"),
+        # Two seeds decide nothing, however near they are.
+        ([79.0, 79.0], "undecided"),
+        ([79.0], "undecided"),
+        ([79.0, 79.0, 79.0], "reproduced"),
+        # The ends belong to the tolerance.
+        ([80.0, 80.0, 80.0], "reproduced"),
+    ],
+)
+def test_numbers(values, word):
+    assert judge(AFFNIST, values).word == word
+
+
+@pytest.mark.parametrize(
+    ("claim", "above"),
+    [
+        (of(8.0, kind="entropy", metric="H"), "worse"),
+        (of(0.43, kind="params", metric="parameters"), "worse"),
+        (of(63.0, kind="metric", metric="cdr"), "worse"),
+        (of(80.0, kind="sparsity", metric="pruned parameters"), "better"),
+        (of(0.3, kind="metric", metric="dyr"), "better"),
+    ],
+)
+def test_which_side_is_the_better_one(claim, above):
+    other = {"worse": "better", "better": "worse"}[above]
+    assert judge(claim, [2 * claim.value] * 3).word == above
+    assert judge(claim, [claim.value / 2] * 3).word == other
+
+
+def test_another_tolerance_changes_the_verdict(monkeypatch):
+    values = [79.9, 80.0, 80.1]
+    assert judge(AFFNIST, values).word == "undecided"
+    monkeypatch.setattr(verdict, "TOLERANCE_OF_ACCURACY", 2.0)
+    assert judge(AFFNIST, values).word == "reproduced"
+
+
+def test_another_tolerance_changes_no_byte_of_a_record(tmp_path, monkeypatch):
+    """Neither of the file that is there nor of the one that is written of the same seeds."""
+    claim = find_claim("peer2022-t1-em-bias")  # 99.81 %
+    (job,) = plan_of(claim).jobs
+
+    def written_and_judged():
+        seeds = [{"accuracy@sign/train": value} for value in (99.3, 99.35, 99.4)]
+        path = write_record(made(job.recipe(), seeds, claim=claim.id), tmp_path)
+        found = {each.claim.id: each.status for each in results(tmp_path, paper="peer2022")}
+        assert [*tmp_path.rglob("*.json")] == [path]
+        return path.read_bytes(), found[claim.id]
+
+    record, word = written_and_judged()
+    monkeypatch.setattr(verdict, "TOLERANCE_OF_HIGH", 1.0)
+    assert (word, *written_and_judged()) == ("worse", record, "reproduced")
+
+
+def test_a_verdict_in_words():
+    assert judge(AFFNIST, [78.9, 79.0, 79.1]).text() == (
+        "reproduced: printed 79 %, ours 79 [78.75, 79.25] over 3 seeds, tolerance 1"
+    )
+    assert judge(AFFNIST, [79.0]).text() == (
+        "undecided: printed 79 %, ours 79 over 1 seed, tolerance 1"
+    )
+
+
+@pytest.mark.parametrize("name", ["gu2021-q-margin-beats-bce", "tsai2020-t4-row1"])
+def test_what_is_no_number_is_refused(name):
+    assert text_of(lambda: judge(find_claim(name), [1.0, 1.0, 1.0])) == (
+        f"{name} is no number that could be reproduced; a statement is judged by judge_statistic, "
+        f"a shape by a test."
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "side", "threshold", "word"),
+    [
+        ([1.0, 1.1, 1.2], "greater", 0.0, "holds"),
+        ([1.0, 1.1, 1.2], "less", 0.0, "fails"),
+        ([-1.0, -1.1, -1.2], "greater", 0.0, "fails"),
+        # [-1.48, 3.48]
+        ([0.0, 1.0, 2.0], "greater", 0.0, "undecided"),
+        ([0.0, 1.0, 2.0], "greater", -2.0, "holds"),
+        ([0.0, 1.0, 2.0], "within", 4.0, "holds"),
+        ([0.0, 1.0, 2.0], "within", 2.0, "undecided"),
+        ([-5.0, -5.0, -5.0], "within", 2.0, "fails"),
+        ([0.0, 0.0, 0.0], "within", 0.0, "holds"),
+        ([0.0, 0.0, 0.0], "greater", 0.0, "undecided"),
+    ],
+)
+def test_statements(values, side, threshold, word):
+    found = judge_statistic(values, side=side, threshold=threshold, n_seeds_min=3)
+    assert found.word == word
+
+
+def test_too_few_seeds_decide_no_statement():
+    values = [1.0, 1.1, 1.2, 1.1]
+    options = {"side": "greater", "threshold": 0.0}
+    assert judge_statistic(values, n_seeds_min=5, **options).word == "undecided"
+    assert judge_statistic(values, n_seeds_min=4, **options).word == "holds"
+
+
+def test_many_cells_widen_the_interval():
+    # Half widths 0.248 for one cell, and 0.1 / sqrt(3) * 7.649 = 0.442 for three.
+    values = [0.2, 0.3, 0.4]
+    options = {"side": "greater", "threshold": 0.0, "n_seeds_min": 3}
+    assert judge_statistic(values, **options).word == "holds"
+    assert judge_statistic(values, cells=3, **options).word == "undecided"
+    assert judge_statistic(values, cells=3, **options).ours.low == pytest.approx(-0.1416, abs=1e-3)
+
+
+def test_every_cell():
+    assert in_every_cell(["holds", "holds"]) == "holds"
+    assert in_every_cell(["holds", "undecided"]) == "undecided"
+    assert in_every_cell(["holds", "undecided", "fails"]) == "fails"
+    assert "at least one cell" in text_of(lambda: in_every_cell([]))
+
+
+def test_errors_say_what_to_mend():
+    options = {"threshold": 0.0, "n_seeds_min": 3}
+    said = text_of(lambda: judge_statistic([1.0], side="more", **options))
+    assert said.startswith("side 'more' is unknown; ")
+    said = text_of(lambda: judge_statistic([1.0], side="within", threshold=-1.0, n_seeds_min=3))
+    assert said == (
+        "the threshold must be finite, and from 0 up where values are to lie within, but came as "
+        "-1.0."
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "word"),
+    [
+        # Within a tenth of the printed 1,000, and any number above it.
+        ([950, 955, 960], "reproduced"),
+        ([2990, 3000, 3010], "reproduced"),
+        ([890, 910, 930], "undecided"),
+        ([500, 505, 510], "better"),
+    ],
+)
+def test_a_number_that_is_printed_as_a_bound(steps, word):
+    assert judge(find_claim("peer2022-text-em-nobias-start"), steps).word == word

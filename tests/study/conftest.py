@@ -1,0 +1,42 @@
+"""A study of one epoch that takes a second, and the command line that runs one."""
+
+import pytest
+
+from study_line import Lines
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.look import Look
+from torchcaps.study.system import Study, System
+from torchcaps.train import make_recipe
+
+
+@pytest.fixture
+def study():
+    """Makes a study of sign networks that are trained for one epoch."""
+
+    def make(*, seeds=(0,), learning_rate=1e-3, data="sign", epochs=1):
+        recipe = make_recipe(
+            model="peer_sign_em",
+            data=data,
+            epochs=epochs,
+            batch_size=4000,
+            learning_rate=learning_rate,
+            validation_share=0.0,
+            options={"bias": True},
+        )
+        look = Look("accuracy", "sign", "train")
+        system = System("sign", recipe, tuple(seeds), (look,), ("peer2022-t1-em-bias",))
+        return Study("peer2022/table1", (system,))
+
+    return make
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "runs")
+
+
+@pytest.fixture
+def lines(tmp_path):
+    made = Lines(tmp_path)
+    yield made
+    made.end()
