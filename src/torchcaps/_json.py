@@ -33,7 +33,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The same of each line, one after another: a file of rows is longer than any of them."""
+    """Read each line in turn: a file of rows is longer than any of them."""
     _check_ordinary(path)
     with path.open("rb") as file:
         while line := file.readline(MOST_OF_LINE + 1):

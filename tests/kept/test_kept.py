@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torchcaps.study.runner import Ledger
+from torchcaps.study.runner.evidence import write_records
+from torchcaps.study.runner.own import read_study
+from torchcaps.study.runner.work import work
 
 import torchcaps as tc
 from kept.make import RUNS, images, recipe_of, train
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting
 from torchcaps.study import compare, read_record, read_records
-from torchcaps.study.runner import Ledger
-from torchcaps.study.runner.evidence import write_records
-from torchcaps.study.runner.own import read_study
-from torchcaps.study.runner.work import work
 from torchcaps.tasks import check_run
 from torchcaps.train import Run
 from torchcaps.train.fit import accuracy

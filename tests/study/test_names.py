@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from error_text import text_of
-from torchcaps.study.names import only_those, told_apart
 from torchcaps.study.look import Look
+from torchcaps.study.names import only_those, told_apart
 from torchcaps.study.system import System
 from torchcaps.train import make_recipe
 from torchcaps_claims import claims, study_of, study_of_claims

@@ -93,7 +93,7 @@ class MeasureFixedPoint:
 
 
 def _distances(trace: Trace) -> dict[tuple[str, int], Tensor]:
-    """Of every step of every layer, [k]; NaN where P(t) is zero."""
+    """Return the distance of every step of every layer, [k]; NaN where P(t) is zero."""
     found = {}
     for layer in trace:
         poses = [step.parents.pose.detach().cpu().double() for step in layer.routed.steps]

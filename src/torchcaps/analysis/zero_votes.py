@@ -123,7 +123,7 @@ def _slots(layer: LayerTrace) -> int:
 
 
 def _shares(layer: LayerTrace, weight: Tensor) -> Iterator[Tensor]:
-    """Of each image the shares of zero votes, and of those of zero children, [k, 2]."""
+    """Return the share of zero votes of each image, and that of zero children, [k, 2]."""
     pose = layer.children.pose.detach().cpu()
     check_finite(layer.name, pose)
     vector = pose.shape[-1] == weight.shape[-1]

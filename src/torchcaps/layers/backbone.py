@@ -94,7 +94,7 @@ def efficient_backbone(
 
 
 def efficient_norb_backbone(channels: int) -> nn.Sequential:
-    """The same for stereo pairs: a first kernel of 7 with stride 2, leaky ReLU and instance
+    """Make it for stereo pairs: a first kernel of 7 with stride 2, leaky ReLU and instance
     normalisation [mazzia2021].
 
     Arguments:

@@ -62,7 +62,7 @@ def _apple(state: State) -> dict[str, Tensor]:
 
 
 def _apple_types(state: State) -> dict[int, int]:
-    """Of the first dense layer, how many child types lie behind its children (type, h, w)."""
+    """Return how many child types lie behind the children (type, h, w) of the first dense layer."""
     primary, norm = state["pc_layer.weight"], state["nonlinear_act.weight"]
     types, depth = len(primary) // len(norm), 0
     while (w := state[f"capsule_layers.{depth}.w"]).ndim == 6:

@@ -198,7 +198,7 @@ def _drawn(make: Make, chosen: dict[str, Any]) -> nn.Module:
 
 
 def _memory() -> int:
-    """Of this machine; without a word from it, no limit."""
+    """Return the memory of this machine; no limit where the machine does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

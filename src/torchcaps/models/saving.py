@@ -155,7 +155,7 @@ def load_network(
     routing: Routing | None = None,
     n_classes: int | None = None,
 ) -> nn.Module:
-    """The same, but a network of one's own comes so that it is called as ours are."""
+    """Load a network, wrapped so that one of the user's own is called as ours are."""
     path = file_of(path)
     state, name, config = _read(path)
     by_hand = config.pop(BY_HAND, {})
@@ -330,7 +330,8 @@ def _check_size(path: Path) -> None:
 
 
 def _metadata(content: bytes) -> dict[str, Any]:
-    """Of a safetensors file that was parsed: its header is JSON behind its length."""
+    """Read the metadata of a safetensors file that was parsed: its header is JSON behind its
+    length."""
     length = int.from_bytes(content[:8], "little")
     found = json.loads(content[8 : 8 + length]).get("__metadata__", {})
     return dict(found)

@@ -29,7 +29,8 @@ class _ScoresOnly(nn.Module):
 
 
 def scores_only(model: nn.Module) -> nn.Module:
-    """The same network, whose answer is a tensor: the scores [b, n_classes] of images [b, c, h, w].
+    """Wrap a network so that its answer is a tensor: the scores [b, n_classes] of images [b, c, h,
+    w].
 
     The weights are shared, and so are training and evaluation mode: nothing is copied.
 

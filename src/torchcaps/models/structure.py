@@ -153,7 +153,7 @@ def _rows_of_cell_3(network: DeepCaps) -> tuple[tuple[int, ...], ...]:
 
 
 def _convolution(name: str) -> str:
-    """Of convolutional capsules."""
+    """Describe a layer of convolutional capsules."""
     return f"{name}.projection"
 
 

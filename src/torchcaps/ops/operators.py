@@ -190,7 +190,7 @@ class Operator(Generic[Given, Found]):
         ]
 
     def _tensors(self, flat: Sequence[Any]) -> list[Any]:
-        """Of the values that belong to all arguments, those that belong to tensors."""
+        """Pick the values that belong to tensors out of those of all arguments."""
         return [value for value, is_one in zip(flat, self._is_tensor, strict=True) if is_one]
 
     def _keep(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -45,7 +45,7 @@ def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
 
 
 def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinton") -> Tensor:
-    """The same where the components of a pose lie along other axes."""
+    """Squash poses whose components lie along other axes."""
     check_choice("squash", kind, KINDS)
     check_tensor("pose", pose)
     if not pose.is_floating_point():

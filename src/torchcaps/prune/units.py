@@ -126,7 +126,7 @@ def held_by(all_units: Sequence[Unit], pruned: Mapping[str, Tensor]) -> int:
 
 
 def _mean(unit: Unit, scores: Mapping[str, Tensor], pruned: Mapping[str, Tensor]) -> float:
-    """Of the weights that are left; below every other where none is."""
+    """Return the mean of the weights that are left; below every other where none is."""
     left = [
         part.of(scores[part.weight])[~part.of(pruned[part.weight])].double() for part in unit.parts
     ]

@@ -105,7 +105,7 @@ class Comparison:
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
     def only(self, statistics: Iterable[str], *, without: Iterable[str] = ()) -> "Comparison":
-        """The same with some statistics alone.
+        """Keep some statistics alone.
 
         Arguments:
             statistics: those that stay.

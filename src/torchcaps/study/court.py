@@ -25,7 +25,7 @@ def court() -> Any:
 
 
 def needed_court(for_what: str) -> Any:
-    """The same, or one sentence.
+    """Return its module, or say in one sentence that it is not installed.
 
     Arguments:
         for_what: what was asked for, "`torchcaps study claims`".

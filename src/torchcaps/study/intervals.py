@@ -174,8 +174,8 @@ def variance_ratio_interval(
 
 
 def _moments(seeds: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
-    """Of each seed its number of values, their sum and that of their squares, from the mean of all
-    seeds."""
+    """Return the number of values of each seed, their sum and that of their squares, from the mean
+    of all seeds."""
     middle = statistics.fmean(value for seed in seeds for value in seed)
     apart = [[value - middle for value in seed] for seed in seeds]
     return [(len(x), math.fsum(x), math.fsum(each * each for each in x)) for x in apart]

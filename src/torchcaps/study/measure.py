@@ -68,7 +68,7 @@ class Shown:
         return self.network_of(self.trained, *names)
 
     def network_of(self, trained: Trained, *names: str) -> Callable[[Tensor], Output]:
-        """The same of another trained network, on the same grid."""
+        """Do so for another trained network, on the same grid."""
         network = seen_through(trained.model.eval(), levels=self.grid, names=names)
         return lambda pixels: network(pixels.to(trained.device))
 
@@ -220,7 +220,7 @@ def _antipodal(shown: Shown) -> Result:
 
 
 def at_start(values: Mapping[str, float]) -> dict[str, float]:
-    """The same numbers under the names of a network before training."""
+    """Rename numbers to those of a network before training."""
     return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
 
 

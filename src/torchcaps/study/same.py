@@ -42,7 +42,7 @@ def trains(recipe: Recipe) -> str:
 
 
 def trained_in(record: Record) -> str | None:
-    """The same digest of what a record is about; None where its recipe is of another version,
+    """Return the digest of what a record is about; None where its recipe is of another version,
     which no plan of today has."""
     return _trained_in(json.dumps(record.recipe))
 

@@ -46,7 +46,7 @@ class Settings:
         return self.on.partition(":")[2]
 
     def for_elsewhere(self) -> "Settings":
-        """The same with paths that do not depend on where this process was started."""
+        """Make the paths independent of where this process was started."""
         root = None if self.root is None else _absolute(self.root)
         imports = tuple(map(_absolute, self.imports))
         return replace(self, folder=_absolute(self.folder), root=root, imports=imports)

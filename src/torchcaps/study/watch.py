@@ -74,7 +74,7 @@ class Progress:
         return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
 
     def _own_rows(self) -> list[dict[str, Any]]:
-        """Of each system the cells that none before it has: they are trained once."""
+        """Count of each system the cells that none before it has: they are trained once."""
         seen: set[str] = set()
         rows = []
         for system in self.study.systems:

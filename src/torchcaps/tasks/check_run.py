@@ -122,7 +122,7 @@ def _is_of_digests(run: Run) -> bool:
 
 
 def _check_state(run: Run) -> None:
-    """Of the recipe, where there is one that can be read; it holds its own."""
+    """Check that a state is one of the recipe, where that can be read."""
     try:
         recipe = run.recipe
     except TorchcapsError:

@@ -79,7 +79,7 @@ class Dictionary:
         return {**asdict(self), "entropy": self.entropy, "bound": self.bound}
 
     def text(self) -> str:
-        """The same as lines for people."""
+        """Say it in lines for people."""
         how = ""
         if self.chosen is not None:
             how = (

@@ -77,7 +77,7 @@ class Estimate:
         }
 
     def text(self) -> str:
-        """The same in sentences."""
+        """Say it in sentences."""
         images = f"{self.batch_size} image{'s' if self.batch_size > 1 else ''}"
         classes = f"{self.n_classes} class{'es' if self.n_classes > 1 else ''}"
         lines = [
@@ -195,7 +195,7 @@ def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -
 
 
 def _footprint() -> Footprint:
-    """Of a process that keeps memory, as `torchcaps train` does where it can."""
+    """Estimate a process that keeps memory, as `torchcaps train` does where it can."""
     return Footprint(keeps_memory=can_keep_memory())
 
 
@@ -220,7 +220,7 @@ def _autocast(recipe: Recipe) -> torch.autocast:
 
 
 def _votes(network: nn.Module, batch_size: int) -> tuple[Votes, ...]:
-    """Of a network without memory."""
+    """Count the votes of a network without memory."""
     found = []
     for name, layer in network.named_modules():
         if isinstance(layer, CapsuleLayer):

@@ -44,7 +44,7 @@ class Perturbed:
         return asdict(self)
 
     def text(self) -> str:
-        """The same as lines for people."""
+        """Say it in lines for people."""
         order = sorted(range(len(self.ranges)), key=lambda d: -self.ranges[d])
         ranges = ", ".join(f"{d} {self.ranges[d]:.3f}" for d in order)
         return (

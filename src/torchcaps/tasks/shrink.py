@@ -71,7 +71,7 @@ class Shrunk:
         return asdict(self)
 
     def text(self) -> str:
-        """The same as lines for people."""
+        """Say it in lines for people."""
         old, new = self.before, self.after
         parts = [
             f"{name} {count} → {new.parts[name]}"

@@ -41,7 +41,7 @@ def over_ranks(trainer: lightning.Trainer) -> Sums:
 
 
 def add(one: Sums, other: Sums) -> Sums:
-    """Of both together."""
+    """Add the sums of two stretches."""
     return {
         name: (value + other[name][0].to(value), count + other[name][1].to(count))
         for name, (value, count) in one.items()

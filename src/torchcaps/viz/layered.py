@@ -89,7 +89,7 @@ def _leads(below: LayerTrace, above: LayerTrace) -> bool:
 
 
 def check_lines(windows: Sequence[str]) -> None:
-    """The same of the names of the layers that look through windows."""
+    """Check the names of the layers that look through windows."""
     if windows:
         raise TorchcapsError(
             f"lines are drawn where every child votes for every parent, but {', '.join(windows)} "

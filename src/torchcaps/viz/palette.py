@@ -87,7 +87,7 @@ def cut_to(text: str, width: float, size: float) -> str:
 
 
 def to_svg(figure: Figure) -> str:
-    """The same figure gives the same bytes, today and tomorrow.
+    """Write a figure as SVG; the same figure gives the same bytes, today and tomorrow.
 
     Arguments:
         figure: of any function here.

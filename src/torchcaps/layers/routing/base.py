@@ -87,7 +87,7 @@ class Routing(nn.Module, ABC):
     def fused(
         self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None
     ) -> Routed:
-        """The same as `forward` without a vote tensor, where an algorithm has such a form."""
+        """Do what `forward` does without a vote tensor, where an algorithm has such a form."""
         route = fused_form(self.backend, self.algorithm)
         asked = couple_for(route, couple) | self.options()
         return self.finished(route(vote_map, keep=keep, **asked))
@@ -157,7 +157,7 @@ class Routing(nn.Module, ABC):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Step:
-        """The same as `step` without a vote tensor."""
+        """Do what `step` does without a vote tensor."""
         raise no_fused_form(type(self).__name__)
 
 

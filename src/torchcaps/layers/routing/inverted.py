@@ -193,7 +193,7 @@ class InvertedRouting(Routing):
         return Routed(steps[-1].parents, tuple(steps[self.iterations - kept :]))
 
     def _dropped(self, step: Step) -> Step:
-        """Of poses that are not normalised yet."""
+        """Drop poses that are not normalised yet."""
         pose = dropout(step.parents.pose, self.dropout)
         if self.norm is not None:
             wide = widen(pose)

@@ -149,7 +149,8 @@ def _as_maps(points: Tensor) -> Tensor:
 
 
 def _products(points: Pair) -> int:
-    """Of real numbers: three for each pair of conjugate frequencies, one for the others."""
+    """Count products of real numbers: three for each pair of conjugate frequencies, one for the
+    others."""
     own = math.prod(1 + (n % 2 == 0) for n in points)
     return own + 3 * (math.prod(points) - own) // 2
 

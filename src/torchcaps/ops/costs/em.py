@@ -19,7 +19,7 @@ def distances(given: Any) -> int:
 
 
 def backward(asked: Asked[Any]) -> int:
-    """Of either: votes once more, and gradients of poses and weights."""
+    """Count what either form takes: votes once more, and gradients of poses and weights."""
     *_, pose, weight, _, _ = asked.needs
     return (1 + pose + weight) * distances(asked.given)
 

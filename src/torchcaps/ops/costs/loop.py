@@ -54,7 +54,8 @@ def is_uniform(given: Given) -> bool:
 
 
 def _iterations(given: Given) -> Iterator[tuple[bool, bool]]:
-    """Of each, whether couplings are known before, and whether votes agree with a query."""
+    """Say of each iteration whether couplings are known before, and whether votes agree with a
+    query."""
     for t in range(given.loop.iterations):
         has_query, is_last = t > 0 or given.start is not None, t == given.loop.iterations - 1
         adds = is_last and given.added is not None

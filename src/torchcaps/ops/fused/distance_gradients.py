@@ -27,7 +27,7 @@ __all__ = ["gradients"]
 
 
 def gradients(asked: Asked[Given]) -> Gradients:
-    """Of pose, weight, vote bias, coordinates, length, bias and scale."""
+    """Return the gradients of pose, weight, vote bias, coordinates, length, bias and scale."""
     with without_autocast(asked.given.votes.pose):
         back = _Backward(asked)
         back.run(asked)

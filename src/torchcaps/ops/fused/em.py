@@ -264,7 +264,7 @@ class Met(NamedTuple):
 
 
 def _moments(given: Shared) -> Moments:
-    """Of weights [i, j, p, b]."""
+    """Compute the moments for weights [i, j, p, b]."""
     found = _moments_shapes(given)
     with without_autocast(given.votes.pose):
         votes = TiledVotes(given.votes.vote_map, given.votes.dtype)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def kept_of(keep: str, iterations: int) -> int:
-    """Of how many of the last iterations something is kept."""
+    """Return of how many of the last iterations something is kept."""
     return {"none": 0, "last": 1, "steps": iterations}[keep]
 
 
@@ -97,7 +97,7 @@ def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
 
 
 def by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
-    """The same as [p or 1, b or 1, x, y]."""
+    """View it as [p or 1, b or 1, x, y]."""
     return by_sample(value, like, window).transpose(0, 1)
 
 
@@ -137,6 +137,6 @@ def outputs(
 
 
 def recorded(gradients: Tensor | None, t: int) -> Tensor | None:
-    """Of what was kept of iteration t, counted from the end, [p, b, …]."""
+    """Pick what was kept of iteration t, counted from the end, [p, b, …]."""
     kept = gradients is not None and -t <= len(gradients)
     return gradients[t].transpose(0, 1) if gradients is not None and kept else None

@@ -102,12 +102,12 @@ class MadeOf(NamedTuple):
         return VoteMap(children, self.weight, sharing, kind, self.bias, window, self.coordinates)
 
     def in_one_batch(self) -> "MadeOf":
-        """The same with samples along one axis."""
+        """Lay samples along one axis."""
         pose = self.pose
         return self._replace(pose=pose.reshape(math.prod(pose.shape[:-2]), *pose.shape[-2:]))
 
     def widened(self) -> "MadeOf":
-        """The same with children and weights in the precision of votes."""
+        """Convert children and weights to the precision of votes."""
         return self._replace(pose=self.pose.to(self.dtype), weight=self.weight.to(self.dtype))
 
     def counts(self) -> Counts:
@@ -237,7 +237,7 @@ class TiledVotes:
         return self._tiles(lanes, self._pair_bytes * self.count(lanes))
 
     def wide_tiles(self, lanes: Lanes) -> Iterator[Tile]:
-        """The same where no votes are made: tiles of as many bytes of children and weights."""
+        """Return tiles where no votes are made: as many bytes of children and weights."""
         child_bytes = self.d_in * self.count(lanes) * self.dtype.itemsize
         weight_bytes = self.n_out * self.k * self.columns * self.dtype.itemsize
         return self._tiles(lanes, max(child_bytes, weight_bytes))
@@ -370,7 +370,7 @@ class VoteGradients:
         self.any = pose or weight or bias or coordinates
 
     def add(self, tile: Tile, seen: Tensor, gradient: Tensor) -> None:
-        """Of votes [t, j, d, p, b] made of children [t, k, r, p, b]."""
+        """Add the gradients of votes [t, j, d, p, b] made of children [t, k, r, p, b]."""
         flat = gradient.view(gradient.shape[0], self.tiled.n_out * self.tiled.columns, -1)
         if self.weight is not None:
             self._add_weight(tile, flat, seen.flatten(2))
@@ -384,7 +384,7 @@ class VoteGradients:
             self.coordinates[tile.positions, tile.types] += part
 
     def add_folded(self, tile: Tile, amounts: Tensor, parents: Tensor) -> None:
-        """Of weights alone: x_j [j, d, b] times Σ a_ij u_i [j, t k, b]."""
+        """Add the gradient of weights alone: x_j [j, d, b] times Σ a_ij u_i [j, t k, b]."""
         assert self.weight is not None
         block = self.weight[tile.types].flatten(0, 1)
         by_parent = torch.unflatten(block, -1, (self.tiled.n_out, -1)).transpose(0, 1)
@@ -392,7 +392,7 @@ class VoteGradients:
         by_parent += torch.bmm(amounts, parents.transpose(1, 2))
 
     def add_to_total(self, lanes: Lanes, gradient: Tensor) -> None:
-        """Of Σ_i û_ij, [j, d, b]."""
+        """Add the gradient of Σ_i û_ij, [j, d, b]."""
         flat = gradient.view(1, self.tiled.n_out * self.tiled.columns, -1)
         for tile in self.tiled.wide_tiles(lanes):
             seen = self.tiled.seen(tile)  # [t, k, r, p, b]
@@ -424,7 +424,7 @@ class VoteGradients:
         return [pose, weight, bias, coordinates]
 
     def _add_weight(self, tile: Tile, gradient: Tensor, seen: Tensor) -> None:
-        """Of votes [t, j columns, b] made of children [t, k, b]."""
+        """Add the gradient of weights, of votes [t, j columns, b] made of children [t, k, b]."""
         assert self.weight is not None
         self.weight[tile.types].baddbmm_(seen, gradient.transpose(1, 2))
 
@@ -438,7 +438,7 @@ class VoteGradients:
         return laid
 
     def add_pose(self, tile: Tile, gradient: Tensor) -> None:
-        """Of children [t, k, r, p, b]."""
+        """Add the gradient of children [t, k, r, p, b]."""
         assert self.pose is not None
         types, positions, (windows, batch) = tile
         parts = torch.unflatten(gradient, -1, (size_of(windows), size_of(batch)))

@@ -38,6 +38,6 @@ def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
 
 
 def sums_of(vote_map: VoteMap, votes: Tensor, coupling: Tensor) -> Tensor:
-    """The same of checked arguments, [b, p, j, d] as wide as operators count; `votes` tells shape
-    and dtype."""
+    """Compute the sums of checked arguments, [b, p, j, d] as wide as operators count; `votes` tells
+    shape and dtype."""
     return mix(given(vote_map, votes, Loop(), added=coupling)).last

@@ -58,8 +58,8 @@ class WindowSums:
     def gradients(
         self, of_sums: Tensor, pose: bool, weight: bool, bias: bool, coordinates: bool
     ) -> list[Tensor | None]:
-        """Of pose, weight, bias and coordinates, from those of sums [b, p, j, d], not rounded:
-        others may be added."""
+        """Return the gradients of pose, weight, bias and coordinates, from those of sums [b, p, j,
+        d], not rounded: others may be added."""
         of_images = torch.empty_like(self.images, dtype=self.dtype) if pose else None
         of_filters = torch.zeros_like(self.filters) if weight else None
         grid = torch.unflatten(of_sums, -1, (self.rows, self.columns))

@@ -232,7 +232,7 @@ def _swappable(folder: Path) -> Path | None:
 
 
 def _key(command: list[str]) -> str:
-    """Of all that a library depends on."""
+    """Hash all that a library depends on."""
     version = subprocess.run(
         [*command[: -len(FLAGS) - 1], "--version"], capture_output=True, timeout=SECONDS, check=True
     )

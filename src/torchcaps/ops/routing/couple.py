@@ -63,7 +63,7 @@ def coupled(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -
 def coupled_or_even(
     couple: Couple | None, coupling: Tensor | None, votes: Tensor, share: float
 ) -> Tensor | None:
-    """The same of couplings that are None as long as each is `share`."""
+    """Apply `couple` to couplings that are None as long as each is `share`."""
     if couple is None:
         return coupling
     known = votes.new_full(votes.shape[:-1], share) if coupling is None else coupling

@@ -194,7 +194,7 @@ class EMOptions(NamedTuple):
         return FLOOR[self.variant] if self.variance_floor is None else self.variance_floor
 
     def in_precision_of(self, votes: Tensor) -> "EMOptions":
-        """The same with costs in the precision of wide votes, and with children numbered anew."""
+        """Convert costs to the precision of wide votes, and number children anew."""
         # Once, not in every iteration: float16 would round the gradient of each.
         beta_a, beta_u = self.beta_a.to(votes.dtype), self.beta_u.to(votes.dtype)
         child_id = None if self.child_id is None else number_children(self.child_id)

@@ -38,7 +38,7 @@ def check_child_id(child_id: Tensor | None, votes: Tensor, compete: Compete) -> 
 
 
 def number_children(child_id: Tensor) -> Tensor:
-    """The same children numbered 0, 1, … without gaps, fewer than there are slots: windows with a
+    """Number the same children 0, 1, … without gaps, fewer than there are slots: windows with a
     stride beyond their kernel do not see every child."""
     names, order = child_id.flatten().sort()
     number = (names.diff(prepend=names[:1]) != 0).cumsum(0)
