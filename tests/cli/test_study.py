@@ -172,10 +172,10 @@ def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkey
 
     def in_process(study, settings, *, watch):
         given.append(settings)
-        work(study.cells(), runner.Ledger(settings.folder), root=settings.root)
+        work(study.cells(), Ledger(settings.folder), root=settings.root)
         return []
 
-    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.setattr(pool, "run_study", in_process)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'model = "mine_of_study"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'

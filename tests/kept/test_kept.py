@@ -21,6 +21,10 @@ from kept.make import RUNS, images, recipe_of, train
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting
 from torchcaps.study import compare, read_record, read_records
+from torchcaps.study.evidence import write_records
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.own import read_study
+from torchcaps.study.work import work
 from torchcaps.tasks import check_run
 from torchcaps.train import Run
 from torchcaps.train.fit import accuracy
