@@ -11,10 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torchcaps.study.runner import Ledger
-from torchcaps.study.runner.evidence import write_records
-from torchcaps.study.runner.own import read_study
-from torchcaps.study.runner.work import work
 
 import torchcaps as tc
 from kept.make import RUNS, images, recipe_of, train
