@@ -23,7 +23,7 @@ from torchcaps.study.own import read_study
 from torchcaps.study.work import work
 from torchcaps.tasks import check_run
 from torchcaps.train import Run
-from torchcaps.train.fit import accuracy
+from torchcaps.train.judging import accuracy
 
 KEPT = Path(__file__).parent / "ae01d97c"
 EXPECTED = json.loads((KEPT / "expected.json").read_text())
