@@ -1,4 +1,4 @@
-"""Count the FLOPs of a training step of every network that the claims need, into study/steps.json.
+"""Count the FLOPs of a training step of every network that the claims need, into their steps.json.
 
     python benchmarks/steps.py            # some minutes: a second a network
     python benchmarks/steps.py --missing  # only those that the file lacks

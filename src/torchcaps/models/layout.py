@@ -1,7 +1,7 @@
 """Which networks train with the channels of their convolutions last, where nobody says otherwise.
 
 Measured on a CPU in float32 with kept memory, by steps of both layouts in turns
-(benchmarks/layouts.py, records/layouts.json): those whose training is 1.1 times as fast or more, by
+(benchmarks/records/layouts.json): those whose training is 1.1 times as fast or more, by
 CPU time, and whose prediction is not slower. Less is not worth results that move by rounding. Half
 precision stays with the channels first: in bfloat16 a step of DeepCaps takes longer the other way
 where the CPU has instructions for it. Without them, as in the record, it takes two thirds; but
