@@ -10,7 +10,12 @@ MINUTES ?= 5
 FUZZ ?=
 SEED ?= $(shell $(PYTHON) -c "import random; print(random.randrange(2**32))")
 
-.PHONY: demo test fuzz check test-all docs format claims tables clean
+BUDGET ?= 540
+DEVICE ?= cuda
+DATA ?= data
+OUT ?= build/gpu
+
+.PHONY: demo test fuzz check test-all gpu docs format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
@@ -32,6 +37,11 @@ check: .venv/.dev
 # The default tier and every slower one. Chromium comes from Debian unless CHROMIUM names another.
 test-all: .venv/.all
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
+
+# Tests, speed and studies on a GPU within BUDGET seconds, by the Python and the PyTorch that are there.
+# The same line goes on; what it finds is in OUT.
+gpu:
+	$(PYTHON) benchmarks/gpu.py run --budget $(BUDGET) --device $(DEVICE) --root $(DATA) --out $(OUT)
 
 # The pages of docs/ and the reference, as one site: build/docs/index.html. A warning is an error.
 docs: .venv/.docs

@@ -1,0 +1,310 @@
+"""Steps of benchmarks/gpu.py that need PyTorch, each with its numbers as a line of a file.
+
+python benchmarks/gpu_steps.py FILE --device cuda ceilings/copy networks/capsnet ...
+
+Ends with 3 once it has written down an error, for no step after it should meet what that left.
+"""
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from throughput import NETWORKS, images_of
+from torch import Tensor
+
+from gpu import FAILED, Records
+from torchcaps.data import Batch
+from torchcaps.train import fit, make_recipe
+from torchcaps.train.batches import Batches, held_on
+from torchcaps.train.environment import environment
+from torchcaps.train.fit import initial_model
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.optimiser import make_optimiser
+
+Found = dict[str, Any]
+SHAPES = {name: (shape, batch_size) for name, shape, batch_size in NETWORKS}
+WARM_UP, PARITY = 3, 20
+# How networks are trained side by side: the way, and how many.
+SIDE_BY_SIDE = [("eager", 1), ("captured", 1), ("eager", 4), ("captured", 4), ("eager", 16)]
+SIDE_BY_SIDE += [("captured", 16), ("fit", 8)]
+# A round is not begun after so many seconds.
+MOST_OF_ROUNDS = 35.0
+
+
+class Update:
+    """A training step as in `fit`, without what watches it: loss, gradients, one update.
+
+    Images of a few batches lie on the device; `show` copies one of them to where the step reads.
+    """
+
+    def __init__(self, preset: str, device: torch.device, batch_size: int, *, compiled=False):
+        self.recipe = make_recipe(model=preset, data="own", batch_size=batch_size)
+        images = held_on(images_of(SHAPES[preset][0], 4 * batch_size), device)
+        self.model = initial_model(self.recipe, images).to(device).train()
+        self.optimiser = make_optimiser(self.recipe, self.model.parameters())
+        for group in self.optimiser.param_groups:
+            group["capturable"] = device.type == "cuda"
+        self.batches = [
+            tuple(x.to(device) for x in batch[:2]) for batch in Batches(images, batch_size, seed=0)
+        ]
+        self.shown = tuple(x.clone() for x in self.batches[0])
+        backend = "inductor" if device.type == "cuda" else "aot_eager"
+        compile_it = partial(torch.compile, fullgraph=True, backend=backend)
+        self.loss_of = compile_it(self._loss) if compiled else self._loss
+
+    def _loss(self, pixels: Tensor, labels: Tensor) -> Tensor:
+        parts = loss_parts(self.recipe, self.model(pixels, labels), Batch(pixels, labels), 0)
+        return torch.stack(list(parts.values())).sum()
+
+    def show(self, number: int) -> None:
+        for there, new in zip(self.shown, self.batches[number % len(self.batches)], strict=True):
+            there.copy_(new)
+
+    def update(self) -> Tensor:
+        self.optimiser.zero_grad()
+        loss = self.loss_of(*self.shown)
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+    def __call__(self, number: int) -> Tensor:
+        self.show(number)
+        return self.update()
+
+
+class Captured:
+    """The same step as one CUDA graph, after some steps that are updates too. A CPU has no graphs:
+    there it is the step itself."""
+
+    def __init__(self, step: Update):
+        self.step, self.graph = step, None
+        if step.shown[0].device.type != "cuda":
+            return
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.losses = [step(number).clone() for number in range(WARM_UP)]
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = step.update()
+
+    def __call__(self, number: int) -> Tensor:
+        """Updates number 0, 1, 2, … in this order; the first were made before the capture."""
+        if self.graph is None:
+            return self.step(number)
+        if number < WARM_UP and self.losses:
+            return self.losses.pop(0)
+        self.step.show(number)
+        self.graph.replay()
+        return self.loss.clone()
+
+
+def parity(one: Callable[[int], Tensor], other: Callable[[int], Tensor]) -> Found:
+    """How far the losses of as many updates lie apart, as a part of the first's."""
+    mine, theirs = (torch.stack([step(k) for k in range(PARITY)]) for step in (one, other))
+    apart = float(((mine - theirs).abs() / mine.abs()).max())
+    return {"loss": float(mine[-1]), "apart": apart, "same_bits": bool((mine == theirs).all())}
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def rate(call: Callable[[], Any], device: torch.device, least: float) -> float:
+    """Calls a second, over at least so many seconds and four calls, warmed up."""
+    call()
+    wait(device)
+    count, began = 0, time.perf_counter()
+    while count < 4 or time.perf_counter() - began < least:
+        call()
+        count += 1
+        if count % 16 == 0:  # else a queue of many seconds piles up
+            wait(device)
+    wait(device)
+    return count / (time.perf_counter() - began)
+
+
+def in_turn(step: Callable[[int], Tensor]) -> Callable[[], Tensor]:
+    """Updates after those of the warm-up, one a call."""
+    number = itertools.count(WARM_UP)
+    return lambda: step(next(number))
+
+
+def matmul(device: torch.device, tiny: bool) -> Found:
+    size, found = 256 if tiny else 8192, {}
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for name, dtype in (("tf32", torch.float32), ("bf16", torch.bfloat16)):
+        a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+        out = torch.empty_like(a)
+        times = rate(partial(torch.mm, a, b, out=out), device, 0.1 if tiny else 1.0)
+        found[f"{name}_tflops"] = round(2 * size**3 * times / 1e12, 3)
+    return found
+
+
+def copy(device: torch.device, tiny: bool) -> Found:
+    """Bytes read and bytes written, far more than a cache holds."""
+    there = torch.randn(2**20 if tiny else 2**29, device=device)
+    here = torch.empty_like(there)
+    times = rate(lambda: here.copy_(there), device, 0.1 if tiny else 1.0)
+    return {"gb_a_second": round(2 * there.nbytes * times / 1e9, 1)}
+
+
+def launches(device: torch.device, tiny: bool) -> Found:
+    """Of the smallest kernel, from Python and out of a graph of a thousand."""
+    x = torch.zeros(1, device=device)
+
+    def some(count: int = 1000) -> None:
+        for _ in range(count):
+            x.add_(1)
+
+    least = 0.1 if tiny else 1.0
+    found = {"eager_a_second": round(1000 * rate(some, device, least))}
+    if device.type == "cuda":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            some()
+        found["captured_a_second"] = round(1000 * rate(graph.replay, device, least))
+    return found
+
+
+def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = False) -> Found:
+    """Images a second of the eager step and of the captured one, and how far they lie apart. With
+    `compiled`, of the loss compiled, its step as it is and captured."""
+    batch_size = 4 if tiny else SHAPES[preset][1]
+    made = partial(Update, preset, device, batch_size)
+    found: Found = {"batch_size": batch_size}
+
+    def timed(name: str, step: Callable[[int], Tensor]) -> None:
+        times = rate(in_turn(step), device, 0.0 if tiny else 1.5)
+        found[f"{name}_images_a_second"] = round(times * batch_size, 1)
+
+    eager = made()
+    if compiled:
+        began, step = time.perf_counter(), made(compiled=True)
+        found["compiled"] = parity(eager, step)
+        found["compiling_seconds"] = round(time.perf_counter() - began, 1)
+        timed("compiled", step)
+        timed("compiled_captured", Captured(step))
+        return found
+    replayed = Captured(made())
+    found["captured"] = parity(eager, replayed)
+    timed("eager", eager)
+    timed("captured", replayed)
+    if device.type == "cuda":
+        found["peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20)
+    return found
+
+
+def fitted(preset: str, device: torch.device, tiny: bool) -> Found:
+    """Images a second of `fit` in its second epoch, and seconds of all of it."""
+    count, (shape, batch_size) = _images(tiny), SHAPES[preset]
+    recipe = make_recipe(model=preset, data="own", batch_size=min(batch_size, count), epochs=2)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run = fit(recipe, folder, own=(images_of(shape, count), images_of(shape, count // 10)))
+        rows = run.metrics()
+    images = count * (1 - recipe.validation_share)
+    return {
+        "images_a_second": round(images / float(rows[-1]["seconds"]), 1),
+        "whole_seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def _beside(number: int, preset: str, device: str, tiny: bool, gate: Any, told: Any) -> None:
+    """One of many processes: in each round it waits for all, and works if it is to. It ends when
+    nobody waits any more."""
+    on, batch_size = torch.device(device), 4 if tiny else SHAPES[preset][1]
+    torch.set_num_threads(1)
+    ways = {"eager": Update(preset, on, batch_size)}
+    ways["captured"] = Captured(Update(preset, on, batch_size))
+    with suppress(threading.BrokenBarrierError):
+        for way, count in _rounds(tiny):
+            gate.wait(120)
+            if number < count and way == "fit":
+                began = time.perf_counter()
+                fitted(preset, on, tiny)
+                told.put((2 * _images(tiny), time.perf_counter() - began))
+            elif number < count:
+                told.put((batch_size * rate(in_turn(ways[way]), on, 0.1 if tiny else 2.0), 1.0))
+            gate.wait(120)
+
+
+def _images(tiny: bool) -> int:
+    return 64 if tiny else 20_000
+
+
+def _rounds(tiny: bool) -> list[tuple[str, int]]:
+    return [("eager", 2), ("fit", 2)] if tiny else SIDE_BY_SIDE
+
+
+def many(preset: str, device: torch.device, tiny: bool) -> Found:
+    """Images a second of all processes that share the device."""
+    context = multiprocessing.get_context("spawn")
+    rounds, told = _rounds(tiny), context.Queue()
+    most = max(count for _, count in rounds)
+    gate = context.Barrier(most + 1)
+    arguments = (preset, str(device), tiny, gate, told)
+    for number in range(most):
+        context.Process(target=_beside, args=(number, *arguments), daemon=True).start()
+    began, rows = time.perf_counter(), []
+    for way, count in rounds:
+        if time.perf_counter() - began > MOST_OF_ROUNDS:
+            gate.abort()
+            break
+        gate.wait(120)
+        found = [told.get(timeout=120) for _ in range(count)]
+        images, seconds = sum(each[0] for each in found), max(each[1] for each in found)
+        rows.append({"way": way, "at_once": count, "images_a_second": round(images / seconds, 1)})
+        gate.wait(120)
+    return {"rounds": rows}
+
+
+PARTS: dict[str, Callable[[str, torch.device, bool], Found]] = {
+    "ceilings": lambda name, *how: {"matmul": matmul, "copy": copy, "launches": launches}[name](
+        *how
+    ),
+    "networks": network,
+    "compiled": partial(network, compiled=True),
+    "fit": fitted,
+    "many": many,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--device", type=torch.device, required=True)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("steps", nargs="+")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    records, parent = Records(given.file, environment), os.getppid()
+    for step in given.steps:
+        if os.getppid() != parent:
+            return  # killed: nobody minds the time any more
+        part, _, name = step.partition("/")
+        began = time.perf_counter()
+        try:
+            found = PARTS[part](name, given.device, given.tiny)
+        except Exception as error:
+            records.add(step, error=f"{type(error).__name__}: {error}"[:2000])
+            sys.exit(FAILED)
+        records.add(step, **found, seconds=round(time.perf_counter() - began, 1))
+
+
+if __name__ == "__main__":
+    main()

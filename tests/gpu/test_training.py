@@ -1,0 +1,50 @@
+"""Training on a GPU: a captured step is the eager one, a run that goes on is an unbroken one."""
+
+import copy
+
+import pytest
+import torch
+
+from torchcaps.data import PartWholeSpec, part_whole
+from torchcaps.train import fit, make_recipe
+
+pytestmark = pytest.mark.gpu
+
+# Sums in another order move losses of twenty updates so far; other images or momenta a hundredfold.
+APART = 1e-4
+
+
+@pytest.mark.parametrize(
+    "preset",
+    ["mitterreiter_5x16", "efficient_capsnet", "matrix_capsnet", "tsai_inverted_simple_c10"],
+)
+def test_twenty_captured_steps_are_twenty_eager_ones(preset, device):
+    from gpu_steps import PARITY, Captured, Update
+
+    eager, other = (Update(preset, device, 4) for _ in range(2))
+    begin = copy.deepcopy(eager.model.state_dict())
+    captured = Captured(other)
+    for k in range(PARITY):
+        assert float(captured(k)) == pytest.approx(float(eager(k)), rel=APART), k
+    states = [model.state_dict() for model in (eager.model, other.model)]
+    for name, before in begin.items():
+        mine, theirs = (state[name].double() for state in states)
+        assert (mine - theirs).norm() <= 0.05 * (mine - before.double()).norm(), name
+
+
+@pytest.mark.parametrize("preset", ["mitterreiter_5x16", "efficient_capsnet"])
+def test_a_run_that_goes_on_is_an_unbroken_one(preset, device, tmp_path):
+    if device.type != "cuda" and torch.cuda.is_available():
+        pytest.skip("fit trains on the GPU that is there")
+    spec = PartWholeSpec(size=28)
+    own = part_whole("train", 96, spec=spec), part_whole("test", 24, spec=spec)
+
+    def recipe(epochs):
+        return make_recipe(model=preset, data="own", epochs=epochs, batch_size=16)
+
+    whole = fit(recipe(3), tmp_path / "whole", own=own)
+    fit(recipe(1), tmp_path / "broken", own=own)
+    broken = fit(recipe(3), tmp_path / "broken", own=own)
+    losses = [[float(row["loss"]) for row in run.metrics()] for run in (whole, broken)]
+    assert len(losses[0]) == 3
+    assert losses[1] == pytest.approx(losses[0], rel=APART)
