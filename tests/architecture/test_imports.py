@@ -132,6 +132,14 @@ def test_the_library_imports_neither_torchvision_nor_the_laboratory():
     assert found == []
 
 
+def test_torchmetrics_waits_for_the_function_that_needs_it():
+    # It loads torchvision, scipy and others, wherever they are installed.
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            named = [getattr(node, "module", None), *(x.name for x in getattr(node, "names", ()))]
+            assert not any(str(name).startswith("torchmetrics") for name in named), path
+
+
 def test_no_postponed_annotations():
     assert [path for path in SOURCES if "__future__" in imported(path)] == []
 

@@ -1,0 +1,277 @@
+"""Measures that naming the commonest class cannot raise, for every class counts the same in them.
+
+Each is of one class against the rest, and for all classes, macro, the mean over the classes. A
+class without an image has no sensitivity, F1, AUROC or average precision, and then there is no mean
+either: one over fewer classes is another measure.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.shares import wilson
+from torchcaps.data.batch import JudgedBy
+from torchcaps.train.drawn_anew import drawn_anew, middle_of
+from torchcaps.types import Output
+
+__all__ = [
+    "MEASURES",
+    "ClassMeasures",
+    "Measure",
+    "class_measures",
+    "macro_values",
+    "why_undefined",
+]
+
+
+class Kind(NamedTuple):
+    """A measure of all classes: its name for people, the measure of one class that it is the mean
+    of, and what that says."""
+
+    words: str
+    of_class: str
+    meaning: str
+
+
+# By the name in JSON, and in a recipe's `select_by`.
+MEASURES: Mapping[str, Kind] = MappingProxyType(
+    {
+        "balanced_accuracy": Kind(
+            "balanced accuracy", "sensitivity", "share of the images of a class that are found"
+        ),
+        "macro_f1": Kind("macro F1", "f1", "harmonic mean of sensitivity and precision"),
+        "auroc": Kind(
+            "AUROC", "auroc", "how often an image of a class scores higher in it than another image"
+        ),
+        "average_precision": Kind(
+            "average precision",
+            "average_precision",
+            "precision among the images that score as high as one of the class, their mean",
+        ),
+    }
+)
+# What is told of each class.
+OF_CLASS = ("sensitivity", "specificity", "auroc", "average_precision")
+# So many absent classes are named.
+MOST_NAMED = 3
+
+
+class Measure(NamedTuple):
+    """A share with its 95 % interval; `why` says why one of them is missing."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+    why: str | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {name: x for name, x in self._asdict().items() if name != "why" or x is not None}
+
+    def text(self) -> str:
+        """The same for people."""
+        if self.value is None:
+            return f"–: {self.why}"
+        if self.interval is None:
+            return f"{self.value:.2%} (no interval: {self.why})"
+        return f"{self.value:.2%} (95 % interval {self.interval[0]:.2%} to {self.interval[1]:.2%})"
+
+    def cell(self) -> str:
+        """The same, short enough for a table."""
+        if self.value is None:
+            return "–"
+        bounds = (
+            ""
+            if self.interval is None
+            else " [{:.1f}, {:.1f}]".format(*(100 * each for each in self.interval))
+        )
+        return f"{self.value:.1%}{bounds}"
+
+
+@dataclass(frozen=True)
+class ClassMeasures:
+    """The measures of all classes together by name, and those of each class."""
+
+    macro: Mapping[str, Measure]
+    classes: Mapping[str, Mapping[str, Measure]]
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        rows = [
+            {"class": name, **{kind: each.numbers() for kind, each in row.items()}}
+            for name, row in self.classes.items()
+        ]
+        return {**{name: each.numbers() for name, each in self.macro.items()}, "classes": rows}
+
+    def lines(self) -> list[str]:
+        """Those of all classes for people, in four lines, or in one where there are none."""
+        names = [kind.words for kind in MEASURES.values()]
+        (why, *others) = {each.why if each.value is None else None for each in self.macro.values()}
+        if why is not None and not others:
+            return [f"{', '.join(names[:-1])} and {names[-1]}  –: {why}"]
+        wide = max(map(len, names))
+        return [
+            f"{name:{wide}}  {each.text()}"
+            for name, each in zip(names, self.macro.values(), strict=True)
+        ]
+
+
+def class_measures(
+    out: Output,
+    labels: Tensor,
+    class_names: Sequence[str],
+    *,
+    judged_by: JudgedBy = "class",
+    groups: Sequence[str] | None = None,
+) -> ClassMeasures:
+    """Measure what a network says of images, with intervals.
+
+    Sensitivity and specificity have Wilson intervals, and balanced accuracy the one that follows
+    from those of its classes [zou2008]; the other intervals, and all of them where images belong to
+    groups, are of images that are drawn anew: see `drawn_anew`.
+
+    Arguments:
+        out: the scores of n images.
+        labels: the class of each, [n]; [n, m] where they show several objects.
+        class_names: one a column of the scores.
+        judged_by: the criterion of the images. Nothing is measured but where they show one object.
+        groups: the group of each image, such as its patient.
+    """
+    why = why_undefined(labels, class_names, judged_by=judged_by)
+    is_finite = bool(out.scores.isfinite().all())
+    if judged_by != "class" or not is_finite:
+        why = why if is_finite else "some scores are not finite"
+        return ClassMeasures(dict.fromkeys(MEASURES, Measure(None, None, why)), {})
+    ranks, said, labels = _ranks(out), out.scores.argmax(-1).cpu(), labels.cpu()
+    values = _of_classes(ranks, said, labels)
+    draws = drawn_anew(ranks, said, labels, groups)
+    alone = groups is not None and len(set(groups)) == 1
+    counted = {} if groups is not None else _by_counts(said, labels, len(class_names))
+
+    def drawn(value: float, draws: Tensor) -> Measure:
+        found = "all images are of one group" if alone else middle_of(draws, value)
+        return Measure(value, None, found) if isinstance(found, str) else Measure(value, found)
+
+    def of_class(kind: str, k: int) -> Measure:
+        value = float(values[kind][k])
+        if math.isnan(value):
+            there = bool((labels == k).any())
+            return Measure(None, None, f"{'every' if there else 'no'} image is of this class")
+        if kind in counted:
+            return Measure(value, counted[kind][k])
+        return drawn(value, draws[kind][:, k])
+
+    def of_all(name: str, kind: str) -> Measure:
+        if why is not None:
+            return Measure(None, None, why)
+        value = float(values[kind].mean())
+        if name == "balanced_accuracy" and counted:
+            return Measure(value, _of_mean(values[kind], counted[kind]))
+        return drawn(value, draws[kind].mean(1))
+
+    return ClassMeasures(
+        {name: of_all(name, kind.of_class) for name, kind in MEASURES.items()},
+        {
+            name: {kind: of_class(kind, k) for kind in OF_CLASS}
+            for k, name in enumerate(class_names)
+        },
+    )
+
+
+def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
+    """The measures of all classes by name, without intervals; nothing where they are undefined."""
+    if not bool(out.scores.isfinite().all()):
+        return {}
+    values = _of_classes(_ranks(out), out.scores.argmax(-1).cpu(), labels.cpu())
+    found = {name: float(values[kind.of_class].mean()) for name, kind in MEASURES.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def why_undefined(
+    labels: Tensor, class_names: Sequence[str], *, judged_by: JudgedBy = "class"
+) -> str | None:
+    """Why images with these labels have no measure of all classes; None where they have one."""
+    if judged_by != "class":
+        return "an image may show several objects"
+    there = set(labels.unique().tolist())
+    absent = [repr(name) for k, name in enumerate(class_names) if k not in there]
+    if len(class_names) == 1:
+        return "there is one class alone"
+    if not absent:
+        return None
+    more = len(absent) - MOST_NAMED
+    named = ", ".join(absent[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"no image is of the class{'es' if len(absent) > 1 else ''} {named}"
+
+
+def _ranks(out: Output) -> Tensor:
+    """For each class the place of every image by its probability of it, [n, k]: lowest first, equal
+    ones share a place."""
+    # Twice as precise: a softmax makes more ties where it rounds.
+    exact = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities()
+    return torch.stack([each.unique(return_inverse=True)[1] for each in exact.unbind(1)], dim=1)
+
+
+def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Every measure of every class, [k]; NaN where it is undefined."""
+    # Here, for it takes a second where nobody has trained.
+    from torchmetrics.functional.classification import (
+        binary_auroc,
+        binary_average_precision,
+        multiclass_f1_score,
+        multiclass_recall,
+        multiclass_specificity,
+    )
+
+    n, k = ranks.shape
+    count = labels.bincount(minlength=k)
+    there, others = count > 0, count < n
+
+    def counted(measure: Callable[..., Tensor], defined: Tensor) -> Tensor:
+        values = measure(said, labels, num_classes=k, average="none", validate_args=False)
+        return values.double().where(defined, torch.nan)
+
+    def ranked(measure: Callable[..., Tensor]) -> Tensor:
+        values = torch.full((k,), torch.nan, dtype=torch.float64)
+        for j in (there & others).nonzero()[:, 0].tolist():
+            # It takes what lies in [0, 1] for probabilities.
+            score = ranks[:, j].float() / n
+            value = measure(score, (labels == j).long(), validate_args=False)
+            values[j] = value.clamp(0, 1)
+        return values
+
+    found = {
+        "sensitivity": counted(multiclass_recall, there),
+        "specificity": counted(multiclass_specificity, others),
+        "f1": counted(multiclass_f1_score, there),
+        "auroc": ranked(binary_auroc),
+        "average_precision": ranked(binary_average_precision),
+    }
+    # They come in single precision, in which 0.4 is 0.40000000596.
+    return {name: values.round(decimals=7) for name, values in found.items()}
+
+
+def _by_counts(said: Tensor, labels: Tensor, k: int) -> dict[str, list[tuple[float, float]]]:
+    """The Wilson intervals of sensitivity and specificity, one a class."""
+    found: dict[str, list[tuple[float, float]]] = {"sensitivity": [], "specificity": []}
+    for j in range(k):
+        is_class, is_said = labels == j, said == j
+        for kind, right, of in (
+            ("sensitivity", is_said & is_class, is_class),
+            ("specificity", ~is_said & ~is_class, ~is_class),
+        ):
+            n = int(of.sum())
+            found[kind].append(wilson(int(right.sum()), n) if n else (0.0, 1.0))
+    return found
+
+
+def _of_mean(shares: Tensor, intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The interval of the mean of independent shares, out of their own [zou2008]."""
+    low, high = torch.tensor(intervals, dtype=torch.float64).T
+    value, k = float(shares.mean()), len(shares)
+    below, above = ((shares - low).norm() / k, (high - shares).norm() / k)
+    return value - float(below), value + float(above)
