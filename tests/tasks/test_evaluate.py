@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import zipfile
 from dataclasses import replace
 from functools import cache
@@ -19,6 +20,7 @@ from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, accuracy, make_recipe
+from torchcaps.train.class_measures import class_measures
 from torchcaps.train.run import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
@@ -372,12 +374,56 @@ def test_the_text_says_what_the_numbers_are():
         "accuracy  50.00%: 2 of 4 images of painted (95 % Wilson interval 15.00% to 85.00%)"
     )
     assert lines[1] == "to beat   50.00%, which always saying 'green' would give"
-    assert lines[2] == "right     where the highest score is that of the class"
-    assert lines[3].endswith(", margin loss")
-    assert "they are no softmax and need not sum to one" in lines[4]
-    assert "mean 0.537 for classes that are there" in lines[5]
-    assert lines[8].split() == ["red", "100.0%", "1"]
-    assert lines[9].split() == ["green", "50.0%", "2", "blue", "(1)"]
+    # Wilson: 1 of 1 from 20.65 %, 1 of 2 from 9.45 %. 50 − sqrt(79.35² + 40.55²) / 3 = 20.3.
+    assert lines[2] == "classes   balanced accuracy  50.00% (95 % interval 20.30% to 79.70%)"
+    assert lines[3].startswith("          macro F1           44.44% (95 % interval ")
+    # Only blue is ranked wrongly, below one of three others.
+    assert lines[4].startswith("          AUROC              88.89% (")
+    assert lines[5].startswith("          average precision  83.33% (")
+    assert lines[6] == "right     where the highest score is that of the class"
+    assert lines[7].endswith(", margin loss")
+    assert "they are no softmax and need not sum to one" in lines[8]
+    assert "mean 0.537 for classes that are there" in lines[9]
+    words = [re.split(" {2,}", line.strip()) for line in lines[11:]]
+    assert words[0] == ["class", "found [95 %]", "of", "specificity", "AUROC", "mistaken most for"]
+    assert words[1] == ["red", "100.0% [20.7, 100.0]", "1", "66.7% [20.8, 93.9]", "100.0%"]
+    assert words[2][:3] == ["green", "50.0% [9.5, 90.5]", "2"]
+    assert words[2][-1] == "blue (1)"
+
+
+def test_measures_of_classes_are_in_the_numbers():
+    found = evaluate(Channels(), FOUR)
+    measures = json.loads(json.dumps(found.numbers()["measures"], allow_nan=False))
+    assert measures["balanced_accuracy"]["value"] == pytest.approx(0.5)
+    assert measures["auroc"]["value"] == pytest.approx((1 + 1 + 2 / 3) / 3)
+    red, green, blue = measures["classes"]
+    assert (red["class"], green["sensitivity"]["value"]) == ("red", 0.5)
+    assert green["sensitivity"]["interval"] == pytest.approx((0.0945, 0.9055), abs=1e-4)
+    assert blue["specificity"]["value"] == pytest.approx(2 / 3)
+    assert blue["average_precision"]["value"] == pytest.approx(1 / 2)
+
+
+def test_intervals_are_of_groups_where_images_have_some():
+    found = evaluate(Channels(), replace(FOUR, groups=("p", "p", "q", "r")))
+    assert found.measures == class_measures(
+        Output(found.scores, "lengths"), FOUR.labels, FOUR.class_names, groups=found.groups
+    )
+    alone = evaluate(Channels(), replace(FOUR, groups=("p",) * 4)).text()
+    assert "  balanced accuracy  50.00% (no interval: all images are of one group)" in alone
+
+
+def test_what_an_absent_class_leaves_undefined_is_said():
+    found = evaluate(Channels(), FOUR.take(torch.tensor([0, 1, 2])))
+    assert (
+        "classes   balanced accuracy, macro F1, AUROC and average precision  –: no image is of the "
+        "class 'blue'"
+    ) in found.text().splitlines()
+    row = next(line for line in found.text().splitlines() if line.split()[:1] == ["blue"])
+    assert row.split()[1:3] == ["–", "0"]
+    several = evaluate(Channels(), Several(FOUR.images, torch.tensor([[0, 1]] * 4)))
+    assert several.numbers()["measures"]["classes"] == []
+    assert "average precision  –: an image may show several objects" in several.text()
+    assert "specificity" not in several.text()
 
 
 def test_a_class_without_images_has_no_share():

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from torchcaps.data.grouping import Suggested
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
+from torchcaps.tasks.class_table import class_rows, class_table, lines_of_classes, mean_of
 from torchcaps.tasks.latest import open_latest
 from torchcaps.tasks.measurements import (
     Levels,
@@ -41,6 +43,7 @@ from torchcaps.tasks.progress import progress
 from torchcaps.tasks.tables import lines_of
 from torchcaps.tasks.trained import MEANING, Own, check_fit
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
+from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.types import Output, ScoresAre
 
 __all__ = ["Evaluation", "evaluate", "evaluate_file"]
@@ -103,6 +106,17 @@ class Evaluation:
         """What the network says of every image, where that is always the same."""
         return constant_answer(self.said.sum(0), len(self.said), self.class_names)
 
+    @cached_property
+    def measures(self) -> ClassMeasures:
+        """Measures in which every class counts the same, with intervals."""
+        return class_measures(
+            Output(self.scores, self.scores_are),
+            self.labels,
+            self.class_names,
+            judged_by=self.judged_by,
+            groups=self.groups,
+        )
+
     @property
     def there(self) -> Tensor:
         """The classes that are there, bool [n, k]."""
@@ -130,13 +144,14 @@ class Evaluation:
             "interval": self.interval,
             "commonest": self.commonest.numbers(),
             "constant": self.constant,
+            "measures": self.measures.numbers(),
             "judged_by": self.judged_by,
             "loss": self.loss,
             "loss_is": self.loss_is,
             "scores_are": self.scores_are,
-            "mean_score_there": _mean(self.scores[there]),
-            "mean_score_not_there": _mean(self.scores[~there]),
-            "classes": self._classes(),
+            "mean_score_there": mean_of(self.scores[there]),
+            "mean_score_not_there": mean_of(self.scores[~there]),
+            "classes": class_rows(self),
             "confusion": None if confusion is None else confusion.tolist(),
         }
         if self.stopped is not None:
@@ -154,29 +169,12 @@ class Evaluation:
         if self.seen is not None:
             new = self.right[~self.seen]
             found["in_training"] = int(self.seen.sum())
-            found["accuracy_without_them"] = _mean(new)
+            found["accuracy_without_them"] = mean_of(new)
         if self.parted is not None:
             found["parted"] = self.parted
         if self.suggested is not None:
             found["groups_by_names"] = asdict(self.suggested)
         return found
-
-    def _classes(self) -> list[dict[str, Any]]:
-        there, said = self.there, self.said
-        classes = []
-        for k, name in enumerate(self.class_names):
-            images, hits = int(there[:, k].sum()), int((there & said)[:, k].sum())
-            classes.append(
-                {
-                    "class": name,
-                    "images": images,
-                    "found": hits,
-                    "said": int(said[:, k].sum()),
-                    "mean_score_there": _mean(self.scores[:, k][there[:, k]]),
-                    "mean_score_not_there": _mean(self.scores[:, k][~there[:, k]]),
-                }
-            )
-        return classes
 
     def text(self) -> str:
         """The same for people."""
@@ -189,6 +187,7 @@ class Evaluation:
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%}){grid}",
             f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
+            *lines_of_classes(self),
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
             *([] if self.kept is None else [f"weights   of {self.kept}"]),
@@ -198,12 +197,7 @@ class Evaluation:
             f"{_short(numbers['mean_score_not_there'])} for those that are not",
             "",
         ]
-        wide = max(len("class"), *(len(name) for name in self.class_names))
-        lines.append(f"{'class':{wide}}   found       of   mistaken most for")
-        for k, row in enumerate(numbers["classes"]):
-            share = f"{row['found'] / row['images']:.1%}" if row["images"] else "–"
-            taken = self._mistaken(k)
-            lines.append(f"{row['class']:{wide}}  {share:>6}  {row['images']:>7,}   {taken}")
+        lines += class_table(self)
         if numbers.get("in_training"):
             without = numbers["accuracy_without_them"]
             lines += [
@@ -223,18 +217,6 @@ class Evaluation:
         for name, result in self.measured.items():
             lines += ["", name, *lines_of(result, class_names=self.class_names)]
         return "\n".join(line.rstrip() for line in lines)
-
-    def _mistaken(self, k: int) -> str:
-        if self.confusion is None:
-            return ""
-        row = self.confusion[k].clone()
-        row[k] = 0
-        most = int(row.argmax())
-        return f"{self.class_names[most]} ({int(row[most])})" if row[most] else ""
-
-
-def _mean(values: Tensor) -> float | None:
-    return float(values.double().mean()) if len(values) else None
 
 
 def _short(value: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchcaps.analysis.result import Result, quantities, row_of
 
-__all__ = ["lines_of"]
+__all__ = ["aligned", "lines_of"]
 
 # The longest list that is told; --json has all of every list.
 MOST_TOLD = 20
@@ -40,7 +40,7 @@ def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str
         columns = _columns(rows, class_names if table == "classes" else ())
         if columns:
             yield ""
-            yield from _aligned(columns)
+            yield from aligned(columns)
         # Two tables of one kind are explained once.
         if columns and row not in [kind for kind, _ in [*tables][number:]]:
             yield from _explained("      ", quantities(row), dict.fromkeys(columns, ""))
@@ -60,7 +60,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> d
     return columns
 
 
-def _aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Rows of text under their headings; names and lists begin at the left, numbers end right."""
     made = []
     for name, cells in columns.items():
