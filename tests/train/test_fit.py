@@ -44,6 +44,7 @@ from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.alone import alone
+from torchcaps.train.class_measures import ClassMeasures
 from torchcaps.train.fit import initial_model
 from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
@@ -490,8 +491,9 @@ def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed,
 
 def judged_in_turn(monkeypatch, *shares: float) -> None:
     found = iter(shares)
-    line = Commonest("a", 0.5)
-    monkeypatch.setattr(FIT, "judge", lambda *_, **__: Judged(next(found), line, None))
+    rest = Commonest("a", 0.5), None, ClassMeasures({}, {})
+    monkeypatch.setattr(FIT, "share_right", lambda *_, **__: next(found))
+    monkeypatch.setattr(FIT, "judge", lambda *_, **__: Judged(next(found), *rest))
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -877,9 +879,10 @@ def test_training_that_diverges_stops_with_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_lost_in_validation_ends_in_one_sentence(tmp_path, monkeypatch) -> None:
-    def lost(self, batch, batch_idx) -> None:
+    def lost(self, batch, batch_idx):
         found = {"validation_loss": torch.tensor(float("nan")), "validation_accuracy": 0.1}
         self.log_dict(found, batch_size=len(batch.labels))
+        return {"answers": self.model(batch.pixels)}
 
     monkeypatch.setattr(Training, "validation_step", lost)
     text = text_of(lambda: fit(recipe(), tmp_path))
@@ -1317,10 +1320,13 @@ def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
 ) -> None:
     monkeypatch.setitem(SOURCES, "other", other)
     judged = []
-    plain = FIT.judge
-    monkeypatch.setattr(
-        FIT, "judge", lambda *args, **most: judged.append(args[1]) or plain(*args, **most)
-    )
+    for name in ("share_right", "judge"):
+        plain = getattr(FIT, name)
+        monkeypatch.setattr(
+            FIT,
+            name,
+            lambda *args, plain=plain, **most: judged.append(args[1]) or plain(*args, **most),
+        )
     stop = {"stop_at": 1e-6, "stop_on": "test", "stop_every": 1}
     run = fit(recipe(**WITHOUT_NORM, epochs=1, test_data="other", **stop), tmp_path)
     assert [images.digest() for images in (judged[0], judged[-1])] == [

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import ImageSet
 from torchcaps.train import accuracy
-from torchcaps.train.judging import Judged, judge
+from torchcaps.train.class_measures import class_measures
+from torchcaps.train.judging import judge
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
 
@@ -60,12 +61,29 @@ def test_ranks_judge_every_image_once(ranks: int) -> None:
     # The last rank to speak has heard of all.
     for rank in range(ranks):
         found = judge(Brightest(), images, OneOf(rank, ranks, said=said), most=2)
-    assert found == Judged(5 / 7, Commonest("c", 3 / 7), None)
+    assert found[:3] == (5 / 7, Commonest("c", 3 / 7), None)
+    measures = found.measures
+    assert measures == judge(Brightest(), images, Ranks()).measures
+    # Of a, b and c one of two, both, and two of three are found.
+    assert measures.macro["balanced_accuracy"].value == pytest.approx((1 / 2 + 1 + 2 / 3) / 3)
     assert found.numbers() == {
+        "measures": measures.numbers(),
         "test_accuracy": 5 / 7,
         "commonest": {"class": "c", "share": 3 / 7},
         "constant": None,
     }
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_rank_knows_the_groups_of_its_images(ranks: int) -> None:
+    pixels = torch.rand(20, 2, 1, 1, generator=torch.Generator().manual_seed(0))
+    labels, groups = torch.arange(20) % 2, tuple(f"p{at // 4}" for at in range(20))
+    images = ImageSet("twenty", pixels, labels, ("a", "b"), groups=groups)
+    said: list[list[object]] = [[], [], []]
+    for rank in range(ranks):
+        found = judge(Brightest(), images, OneOf(rank, ranks, said=said), most=6)
+    out = Output(pixels[:, :, 0, 0], "lengths")
+    assert found.measures == class_measures(out, labels, ("a", "b"), groups=groups)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -75,4 +93,5 @@ def test_ranks_are_constant_together(ranks: int) -> None:
     said: list[list[object]] = [[], [], []]
     for rank in range(ranks):
         found = judge(Brightest(), images, OneOf(rank, ranks, said=said))
-    assert found == Judged(1 / 4, Commonest("a", 3 / 4), "b")
+    assert found[:3] == (1 / 4, Commonest("a", 3 / 4), "b")
+    assert found.measures.macro["balanced_accuracy"].value == 1 / 2

@@ -187,7 +187,7 @@ def test_two_processes_give_what_one_gives_but_for_rounding(
         assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
     ours, theirs = both.result(), one.result()
     for name in (
-        *("test_accuracy", "commonest", "constant"),
+        *("test_accuracy", "commonest", "constant", "measures"),
         *("test_images", "training_images", "digests"),
     ):
         assert ours[name] == theirs[name]

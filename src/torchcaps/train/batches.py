@@ -83,6 +83,10 @@ class Batches:
             self.given, self.share = self.given + 1, share
             yield batch
 
+    def own(self) -> Tensor:
+        """The numbers of this rank's images, in the order in which they come."""
+        return torch.cat([each.tensor_split(self.ranks)[self.rank] for _, each in self.sampler])
+
     def seen(self) -> int:
         """Images of this epoch in the batches given out so far, on all ranks."""
         return min(self.given * self.size, len(self.images))

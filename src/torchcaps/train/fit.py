@@ -31,7 +31,7 @@ from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.grouped import groups_of_result, warn_of_groups
-from torchcaps.train.judging import judge
+from torchcaps.train.judging import judge, share_right
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
@@ -166,7 +166,7 @@ def fit(
             judged = validation
             if recipe.stop_on == "test":
                 judged = images_of("test")
-            stop = StopAtAccuracy(recipe, lambda: judge(model, judged, ranks, most=most).accuracy)
+            stop = StopAtAccuracy(recipe, lambda: share_right(model, judged, ranks, most=most))
             early.append(stop)
         if recipe.patience is not None:
             early.append(StopWithoutProgress(recipe.patience))

@@ -10,18 +10,21 @@ from torchcaps.analysis.shares import Commonest, commonest, constant_answer
 from torchcaps.data import Images
 from torchcaps.train.answers import named_classes, present_classes
 from torchcaps.train.batches import Batches
+from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.train.ranks import Ranks
+from torchcaps.types import Output, ScoresAre
 
-__all__ = ["Judged", "accuracy", "judge"]
+__all__ = ["Judged", "accuracy", "judge", "share_right"]
 
 
 class Judged(NamedTuple):
-    """The share of images that are right, the line it has to beat, and what the network says of
-    every image where that is always the same."""
+    """The share of images that are right, the line it has to beat, what the network says of every
+    image where that is always the same, and the measures in which every class counts the same."""
 
     accuracy: float
     commonest: Commonest
     constant: str | None
+    measures: ClassMeasures
 
     def numbers(self) -> dict[str, Any]:
         """As the result of a run has them."""
@@ -29,6 +32,7 @@ class Judged(NamedTuple):
             "test_accuracy": self.accuracy,
             "commonest": self.commonest.numbers(),
             "constant": self.constant,
+            "measures": self.measures.numbers(),
         }
 
 
@@ -43,30 +47,60 @@ def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> floa
     >>> accuracy(run.model(), test)
     """
     check_count("batch_size", batch_size, of="images")
-    right, _, _ = _answers(model, Batches(images, batch_size))
-    return right / len(images)
+    return _answers(model, Batches(images, batch_size)).right / len(images)
+
+
+def share_right(model: nn.Module, images: Images, ranks: Ranks, *, most: int = 256) -> float:
+    """The accuracy alone, found by all ranks together, at most so many images at once."""
+    return ranks.total(_answers(model, _shared(images, ranks, most)).right) / len(images)
 
 
 def judge(model: nn.Module, images: Images, ranks: Ranks, *, most: int = 256) -> Judged:
     """Show it every image once, all ranks together, at most so many at once."""
-    batches = Batches(images, min(256, most), rank=ranks.rank, ranks=ranks.count)
-    right, named, labels = _answers(model, batches)
-    everybodys = [each for some in ranks.gathered(labels) for each in some]
-    names = images.class_names
+    batches = _shared(images, ranks, most)
+    mine, names = _answers(model, batches), images.class_names
+    groups: tuple[str, ...] | None = getattr(images, "groups", None)
+    of_mine = [groups[at] for at in batches.own().tolist()] if groups else []
+    everybodys = ranks.gathered((mine.labels, mine.scores, of_mine))
+    labels, scores = (torch.cat([each for rank in everybodys for each in rank[k]]) for k in (0, 1))
+    measures = class_measures(
+        Output(scores, mine.scores_are),
+        labels,
+        names,
+        judged_by=images.judged_by,
+        groups=[each for rank in everybodys for each in rank[2]] or None,
+    )
     return Judged(
-        ranks.total(right) / len(images),
-        commonest(torch.cat(everybodys), names),
-        constant_answer(ranks.total(named), len(images), names),
+        ranks.total(mine.right) / len(images),
+        commonest(labels, names),
+        constant_answer(ranks.total(mine.named), len(images), names),
+        measures,
     )
 
 
+class _Answers(NamedTuple):
+    """Of some images: how many are right, of how many each class is named, labels and scores, batch
+    by batch."""
+
+    right: int
+    named: Tensor
+    labels: list[Tensor]
+    scores: list[Tensor]
+    scores_are: ScoresAre
+
+
+def _shared(images: Images, ranks: Ranks, most: int) -> Batches:
+    return Batches(images, min(256, most), rank=ranks.rank, ranks=ranks.count)
+
+
 @torch.no_grad()
-def _answers(model: nn.Module, batches: Batches) -> tuple[int, Tensor, list[Tensor]]:
-    """Of this rank's images: how many are right, of how many each class is named, the labels."""
+def _answers(model: nn.Module, batches: Batches) -> _Answers:
+    """What the network says of this rank's images."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     was_training = model.training
     model.eval()
-    right, named, seen = 0, torch.zeros((), dtype=torch.int64), []
+    right, named, all_labels, scores = 0, torch.zeros((), dtype=torch.int64), [], []
+    scores_are: ScoresAre = "logits"
     judged_by = batches.images.judged_by
     for pixels, labels, _ in batches:
         if batches.share:
@@ -74,6 +108,8 @@ def _answers(model: nn.Module, batches: Batches) -> tuple[int, Tensor, list[Tens
             said = named_classes(out, labels, judged_by=judged_by).cpu()
             right += int((said == present_classes(labels.cpu(), said.shape[-1])).all(-1).sum())
             named = named + said.sum(0)
-            seen.append(labels.cpu())
+            all_labels.append(labels.cpu())
+            scores.append(out.scores.float().cpu())
+            scores_are = out.scores_are
     model.train(was_training)
-    return right, named, seen
+    return _Answers(right, named, all_labels, scores, scores_are)
