@@ -31,6 +31,20 @@ def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call
     assert rest == told_of(printed)
 
 
+def test_what_tells_the_best_epoch_is_an_option(tmp_path: Path, call: Call) -> None:
+    line = ("train", *TRAIN, "--out", tmp_path / "run", "--select-by")
+    assert_one_sentence(call(*line, "auroc"), "select_by is of use with patience or keep = ")
+    best = ("--set", "keep=best")
+    assert_one_sentence(call(*line, "f1", *best), "select_by: input should be 'loss', 'accuracy'")
+    # Four images are held out, and the set has ten classes.
+    of_four = 'select_by = "macro_f1" needs held-out images of every class, but of the 4 of'
+    assert_one_sentence(call(*line, "macro_f1", *best), of_four)
+    assert not any(tmp_path.iterdir())
+    done = call(*line, "accuracy", *best)
+    assert json.loads(done.out)["best_epoch"] == 1
+    assert "weights of epoch 1 of 1, the highest validation accuracy" in done.err
+
+
 def told_of(result: dict[str, Any]) -> list[str]:
     """After so few steps a network may say one thing of every image."""
     said = result["constant"]

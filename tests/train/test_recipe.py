@@ -52,6 +52,7 @@ CHANGED = {
     "stop_every": 10,
     "patience": 3,
     "keep": "best",
+    "select_by": "auroc",
     "validation_loss": "total",
     "train_images": 20_000,
     "validation_share": 0.2,
@@ -83,6 +84,7 @@ BESIDE = {
     "prune_tolerance": {"prune": "lobster"},
     "prune_batches": {"prune": "snip", "prune_to": 0.5},
     "measure_every": {"measure": ("activity",)},
+    "select_by": {"keep": "best"},
     "stop_on": {"stop_at": 0.9},
     "stop_every": {"stop_at": 0.9},
 }
@@ -109,7 +111,7 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it. A new field belongs into YOUNGER, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
-    assert make_recipe(**TOGETHER).digest() == "da8dab8dad46"
+    assert make_recipe(**TOGETHER).digest() == "079fbfaa4ef8"
 
 
 def test_groups_are_of_a_folder_and_told_by_a_pattern() -> None:
@@ -279,6 +281,10 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             {"model": "capsnet", "data": "own", "test_data": "mnist"},
             "test_data is of use with data that has a name only; leave it out.",
+        ),
+        (
+            NAMES | {"select_by": "auroc"},
+            'select_by is of use with patience or keep = "best" only; leave it out.',
         ),
         (NAMES | {"stop_on": "test"}, "stop_on is of use with stop_at only; leave it out."),
         (NAMES | {"spread_steps": 5}, 'spread_steps is of use with loss = "spread" only'),

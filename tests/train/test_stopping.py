@@ -16,12 +16,13 @@ def trainer(**fields):
     return SimpleNamespace(**first | fields)
 
 
-def epochs(callback, losses, module=None):
-    """The state of the trainer after each epoch with one of these validation losses."""
+def epochs(callback, values, module=None, by="loss"):
+    """The state of the trainer after each epoch with one of these validation losses, or of another
+    measure."""
     run = trainer()
-    for epoch, loss in enumerate(losses):
+    for epoch, value in enumerate(values):
         run.current_epoch = epoch
-        run.callback_metrics = {"validation_loss": torch.tensor(loss)}
+        run.callback_metrics = {f"validation_{by}": torch.tensor(value)}
         callback.on_validation_end(run, module)
         yield run
 
@@ -31,6 +32,18 @@ def test_patience_counts_epochs_since_the_lowest_loss():
     stopped = [run.should_stop for run in epochs(StopWithoutProgress(2), losses)]
     # 1.9 again is no progress, so the sixth epoch is the second without.
     assert stopped == [False, False, False, False, False, True, True]
+
+
+def test_patience_counts_epochs_since_the_highest_measure():
+    values = [0.5, 0.6, 0.55, 0.7, 0.7, 0.6, 0.9]
+    found = epochs(StopWithoutProgress(2, "auroc"), values, by="auroc")
+    assert [run.should_stop for run in found] == [False, False, False, False, False, True, True]
+
+
+def test_the_state_of_a_run_that_knew_the_loss_alone_goes_on():
+    after = StopWithoutProgress(2)
+    after.load_state_dict({"lowest": 1.0, "since": 1})
+    assert [run.should_stop for run in epochs(after, [0.9, 1.1, 1.2])] == [False, False, True]
 
 
 def test_patience_survives_a_restart():

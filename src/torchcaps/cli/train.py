@@ -49,6 +49,13 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size of the optimiser.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
+    select_by: Annotated[
+        str | None,
+        typer.Option(
+            help="What --set patience=… and keep=best go by: loss, accuracy, balanced_accuracy, "
+            "macro_f1, auroc, average_precision."
+        ),
+    ] = None,
     protocol: Protocol = None,
     field: FieldList = None,
     workers: Annotated[
@@ -103,6 +110,7 @@ def train(
         "learning_rate": learning_rate,
         "seed": seed,
         "freeze": freeze or None,
+        "select_by": select_by,
     }
     if init_from is not None and recipe is None and model is None:
         given |= _network_of(init_from)

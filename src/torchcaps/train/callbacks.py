@@ -16,9 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torchcaps._ctrl_c import interrupt
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
+from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
 from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
+from torchcaps.train.selecting import SelectBy
 from torchcaps.train.state import RECIPE
 
 __all__ = ["SaveState", "ShowProgress"]
@@ -193,8 +195,8 @@ class SaveState(Checkpoint):
 class ShowProgress(Callback):
     """A bar with images a second and time left, and one line an epoch, all on standard error."""
 
-    def __init__(self, label: str, batches: Batches):
-        self.label, self.batches = label, batches
+    def __init__(self, label: str, batches: Batches, select_by: SelectBy = "loss"):
+        self.label, self.batches, self.select_by = label, batches, select_by
         # Plain lines, whatever a label holds.
         self.console = Console(
             stderr=True,
@@ -258,6 +260,10 @@ class ShowProgress(Callback):
         metrics = trainer.callback_metrics
         # Where nothing is held out, the one of the training images as they were met.
         shown = "validation accuracy" if "validation_accuracy" in metrics else "accuracy"
+        chosen = ""
+        if self.select_by in MEASURES:
+            value = metrics[f"validation_{self.select_by}"]
+            chosen = f"{MEASURES[self.select_by].words} {value:.1%}  "
         pruned = "".join(
             f"{name} {metrics[name]:{form}}  "
             for name, form in (("sparsity", ".1%"), ("entropy", ".2f"))
@@ -266,7 +272,7 @@ class ShowProgress(Callback):
         self.console.print(
             f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
             f"loss {metrics['loss']:.3f}  "
-            f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  {pruned}"
+            f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  {chosen}{pruned}"
             f"{time.perf_counter() - self.started:.0f} s"
         )
 

@@ -29,6 +29,7 @@ from torchcaps.train.beginning import begin, beginning, check_unseen, freeze, im
 from torchcaps.train.call import check_call, check_classes
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
+from torchcaps.train.epoch_classes import EpochClasses
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.grouped import groups_of_result, warn_of_groups
 from torchcaps.train.judging import judge, share_right
@@ -41,6 +42,7 @@ from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
+from torchcaps.train.selecting import check_selectable
 from torchcaps.train.start import (
     check_alike,
     check_own,
@@ -138,6 +140,7 @@ def fit(
     training: Images
     training, validation = _parted(recipe, images)
     check_classes(training)
+    check_selectable(recipe.select_by, validation)
     check_updates(recipe, training)
     model = initial_model(recipe, training, model)
     made_new = begin(model, begins)
@@ -169,8 +172,8 @@ def fit(
             stop = StopAtAccuracy(recipe, lambda: share_right(model, judged, ranks, most=most))
             early.append(stop)
         if recipe.patience is not None:
-            early.append(StopWithoutProgress(recipe.patience))
-        best = KeepBest(run) if recipe.keep == "best" else None
+            early.append(StopWithoutProgress(recipe.patience, recipe.select_by))
+        best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
         if best is not None:
             early.append(best)
         if recipe.crop is not None:
@@ -189,10 +192,14 @@ def fit(
             for each, seed in ((training, recipe.seed), (validation, None))
         )
         pruning = [] if pruner is None else [Prune(pruner, recipe, training, validation, ranks)]
+        of_classes = []
+        if recipe.validation_share and validation.judged_by == "class":
+            of_classes.append(EpochClasses(validation_batches, ranks))
         callbacks = [
             *pruning,
-            ShowProgress(label or recipe.model, training_batches),
+            ShowProgress(label or recipe.model, training_batches, recipe.select_by),
             Measures(validation_batches.images),
+            *of_classes,
             *early,
             SaveState(run, until=until, loggers=loggers, sampled=sampled),
         ]

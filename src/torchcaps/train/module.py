@@ -16,6 +16,7 @@ from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
+from torchcaps.types import Output
 
 __all__ = ["TRAINING_SAMPLE", "Training"]
 
@@ -75,7 +76,7 @@ class Training(lightning.LightningModule):
         eval_frozen(self.model, self.recipe.freeze)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        parts, accuracy = self._measure(batch, self.global_step)
+        _, parts, accuracy = self._measure(batch, self.global_step)
         loss = torch.stack(list(parts.values())).sum()
         if not bool(loss.isfinite()):
             value = float(loss.detach())
@@ -87,15 +88,17 @@ class Training(lightning.LightningModule):
         self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch[1]))
         return loss * (self.share * self._counts_for(batch_idx))
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Output]:
         # By the same margin after every epoch, or losses could not be compared.
-        parts, accuracy = self._measure(batch, self.recipe.spread_steps)
+        out, parts, accuracy = self._measure(batch, self.recipe.spread_steps)
         # A decoder makes the reconstruction of the class that the label names.
         is_total = self.recipe.validation_loss == "total"
         loss = torch.stack(list(parts.values())).sum() if is_total else parts["classification_loss"]
         shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
         measured = {f"{shown}_loss": loss, f"{shown}_accuracy": accuracy}
         self.log_dict(measured, batch_size=len(batch[1]))
+        # For who measures all images together.
+        return {"answers": Output(out.scores, out.scores_are)}
 
     def configure_optimizers(self) -> Any:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -140,10 +143,10 @@ class Training(lightning.LightningModule):
         first = batch_idx - batch_idx % every
         return every / min(every, batches - first)
 
-    def _measure(self, batch: Batch, step: int) -> tuple[dict[str, Tensor], Tensor]:
+    def _measure(self, batch: Batch, step: int) -> tuple[Output, dict[str, Tensor], Tensor]:
         # A loader of somebody else's gives images and labels.
         batch = batch if isinstance(batch, Batch) else Batch(*batch)
         out = self.model(batch.pixels, batch.labels)
         parts = loss_parts(self.recipe, out, batch, step)
         right = is_correct(out, batch.labels, judged_by=self.judged_by)
-        return parts, right.float().mean()
+        return out, parts, right.float().mean()

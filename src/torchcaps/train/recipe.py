@@ -23,6 +23,7 @@ from torchcaps.train.meant import MEANT
 from torchcaps.train.measured_names import Measured
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
+from torchcaps.train.selecting import SelectBy
 
 __all__ = ["Recipe", "make_recipe"]
 
@@ -53,6 +54,7 @@ YOUNGER: dict[str, Any] = {
     "prune_to": None,
     "prune_tolerance": 0.0,
     "prune_unit": "weight",
+    "select_by": "loss",
     "standardise": None,
     "test_data": None,
     "train_images": None,
@@ -140,12 +142,12 @@ class Recipe(BaseModel):
     stop_at: float | None = Field(None, gt=0, le=1)
     stop_on: Literal["validation", "test"] = "validation"
     stop_every: int = Field(100, ge=1, le=MOST)
-    # Stop after so many epochs without a lower validation loss.
+    # Stop after so many epochs of which none was better than all before.
     patience: int | None = Field(None, ge=1, le=MOST)
-    # Which weights are saved: of the last epoch, or of that with the lowest validation loss.
+    # Which weights are saved: of the last epoch, or of the best, which `select_by` tells.
     keep: Literal["last", "best"] = "last"
-    # What patience and "best" go by: the loss of the classes, or with the reconstruction's, which
-    # knows the label.
+    select_by: SelectBy = "loss"
+    # Which loss that is: of the classes, or with the reconstruction's, which knows the label.
     validation_loss: Literal["classification", "total"] = "classification"
     # Held out of the training images; of 0, what every epoch measures is of training images.
     validation_share: float = Field(0.1, ge=0, lt=1)
@@ -246,6 +248,7 @@ class Recipe(BaseModel):
             ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
+            ("select_by", bool(self.patience or self.keep == "best"), 'patience or keep = "best"'),
         ]
         for name, used, needs in rules:
             if not used and getattr(self, name) != type(self).model_fields[name].default:

@@ -38,6 +38,7 @@ from torchcaps.train.objects import check_seen, damaged, read_objects
 from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.recipe_file import read_channels_last, read_fields, read_recipe, read_shown
+from torchcaps.train.selecting import in_words
 
 __all__ = ["VERSIONS", "Run", "write_whole"]
 
@@ -156,7 +157,7 @@ class Run:
         best = self.result().get("best_epoch")
         if best is None:
             return None
-        return f"epoch {best} of {self.epochs_trained}, the lowest validation loss"
+        return f"epoch {best} of {self.epochs_trained}, {in_words(self.recipe.select_by)}"
 
     @property
     def commonest(self) -> Commonest | None:

@@ -8,6 +8,7 @@ from lightning.pytorch.callbacks import Callback
 
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
+from torchcaps.train.selecting import SelectBy, cost
 
 __all__ = ["KeepBest", "StopAtAccuracy", "StopWithoutProgress"]
 
@@ -61,10 +62,11 @@ class StopAtAccuracy(Callback):
 
 
 class StopWithoutProgress(Callback):
-    """Stop after `patience` epochs in which the validation loss did not fall below its lowest."""
+    """Stop after `patience` epochs of which none was better than all before, by what `select_by`
+    says; `lowest` is the cost of the best."""
 
-    def __init__(self, patience: int):
-        self.patience = patience
+    def __init__(self, patience: int, select_by: SelectBy = "loss"):
+        self.patience, self.select_by = patience, select_by
         self.lowest = float("inf")
         self.since = 0
 
@@ -78,17 +80,18 @@ class StopWithoutProgress(Callback):
         trainer.should_stop = trainer.should_stop or self.since >= self.patience
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        loss = float(trainer.callback_metrics["validation_loss"])
-        self.since = 0 if loss < self.lowest else self.since + 1
-        self.lowest = min(self.lowest, loss)
+        now = cost(trainer.callback_metrics, self.select_by)
+        self.since = 0 if now < self.lowest else self.since + 1
+        self.lowest = min(self.lowest, now)
         trainer.should_stop = trainer.should_stop or self.since >= self.patience
 
 
 class KeepBest(Callback):
-    """Write the network down whenever its validation loss is the lowest so far."""
+    """Write the network down whenever it is the best so far, by what `select_by` says; `lowest` is
+    its cost."""
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, select_by: SelectBy = "loss"):
+        self.run, self.select_by = run, select_by
         self.lowest = float("inf")
         self.epoch = 0
 
@@ -99,9 +102,9 @@ class KeepBest(Callback):
         self.lowest, self.epoch = state_dict["lowest"], state_dict["epoch"]
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        loss = float(trainer.callback_metrics["validation_loss"])
-        if loss < self.lowest:
-            self.lowest, self.epoch = loss, trainer.current_epoch + 1
+        now = cost(trainer.callback_metrics, self.select_by)
+        if now < self.lowest:
+            self.lowest, self.epoch = now, trainer.current_epoch + 1
             # The state is written later: cut off between the two, the same weights come again.
             if trainer.is_global_zero:
                 self.run.put_network(module.model, self.run.best_file)
