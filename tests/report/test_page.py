@@ -253,6 +253,16 @@ def test_one_or_three_networks_are_not_compared(count):
     assert "no verdict on which is better" not in page(*[dissection() for _ in range(count)])
 
 
+def test_measures_of_classes_stand_below_the_accuracy():
+    lines = ["balanced accuracy  50.00% (95 % interval 20.30% to 79.70%)", "AUROC  –: no <b>"]
+    words = Reader(page(dissection(measure_lines=lines))).words
+    at = next(k for k, (_, text) in enumerate(words) if "held-out images right" in text)
+    rest = [text for _, text in words[at:]]
+    first = rest.index("balanced accuracy 50.00% (95 % interval 20.30% to 79.70%)")
+    assert rest[first + 1] == "AUROC –: no <b>"
+    assert first < 5
+
+
 def test_a_network_without_capsules():
     text = page(without_capsules())
     assert "This network has no capsules, so there is no tree to read." in text
@@ -263,6 +273,7 @@ def test_a_network_without_capsules():
         "images": 10,
         "commonest": None,
         "constant": None,
+        "measures": {},
         "classes": FOUR,
         "dynamics": None,
         "activity": None,

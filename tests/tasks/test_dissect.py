@@ -20,6 +20,7 @@ from torchcaps.report import render
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.class_measures import class_measures
 from torchcaps.train.run import write_whole
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
@@ -109,7 +110,13 @@ def test_images_of_another_size_are_told(network: nn.Module) -> None:
 def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     found = dissect(Brightest(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
     assert (found.right, found.images) == (15, 20)
-    assert found.numbers() == {
+    numbers = found.numbers()
+    measures = numbers.pop("measures")
+    shown = bright(20, wrong=5)
+    out = Output(shown.images[:, :, 0, 0], "lengths")
+    expected = class_measures(out, shown.labels, shown.class_names)
+    assert (measures, found.measure_lines) == (expected.numbers(), expected.lines())
+    assert numbers == {
         "accuracy": 0.75,
         "images": 20,
         "commonest": {"class": "green", "share": 7 / 20},

@@ -76,6 +76,9 @@ class Dissection:
     commonest: Commonest | None = None
     # What the network says of every image, where that is always the same.
     constant: str | None = None
+    # Measures in which every class counts the same, as JSON has them and line by line.
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    measure_lines: Sequence[str] = ()
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""
@@ -92,6 +95,7 @@ class Dissection:
             "images": self.images,
             "commonest": None if self.commonest is None else self.commonest.numbers(),
             "constant": self.constant,
+            "measures": dict(self.measures),
             "classes": dict(self.classes),
             **measured,
         }

@@ -30,10 +30,11 @@ from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, named_classes, present_classes
 from torchcaps.train.beginning import freeze
+from torchcaps.train.class_measures import class_measures
 from torchcaps.train.environment import environment
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, write_whole
-from torchcaps.types import Output, Trace
+from torchcaps.types import Output, ScoresAre, Trace
 from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
 from torchcaps.viz.layered import leads_on
 
@@ -130,11 +131,12 @@ def dissect(
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
     model = as_network(model)
     dynamics, activity, trees = MeasureDynamics(), MeasureActivity(), MeasureTrees()
-    more, labels, named, right = measured_by(measurements, model), [], [], 0
+    more, labels, scores, named, right = measured_by(measurements, model), [], [], [], 0
     trace: Trace = ()
     for seen in _looked_at(model, images, index, measurements=measurements):
         trace, right = seen.out.trace, right + seen.right
         labels.append(seen.batch.labels)
+        scores.append(seen.out.scores.float().cpu())
         named.append(seen.named)
         for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
             each.update(seen.out, seen.batch)
@@ -162,7 +164,23 @@ def dissect(
         trees=_with_graph(trees.result(model, names, label), model, images, example),
         commonest=commonest(all_labels, names),
         constant=constant_answer(torch.stack(named).sum(0), len(index), names),
+        **_of_classes(scores, seen.out.scores_are, all_labels, images, index),
     )
+
+
+def _of_classes(
+    scores: list[Tensor], scores_are: ScoresAre, labels: Tensor, images: Images, index: Tensor
+) -> dict[str, Any]:
+    """The measures in which every class counts the same, as a page takes them."""
+    groups: tuple[str, ...] | None = getattr(images, "groups", None)
+    found = class_measures(
+        Output(torch.cat(scores), scores_are),
+        labels.cpu(),
+        images.class_names,
+        judged_by=images.judged_by,
+        groups=None if groups is None else [groups[at] for at in index.tolist()],
+    )
+    return {"measures": found.numbers(), "measure_lines": found.lines()}
 
 
 def _about(
