@@ -63,6 +63,25 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     assert numbers["folders"] == [str(tmp_path / "runs" / name) for name in ("a0", "a1")]
 
 
+def test_measures_of_classes_are_compared_where_all_runs_have_them(lay, tmp_path):
+    auroc = {"auroc": {"value": 0.75, "interval": None, "why": "…"}, "classes": []}
+    undefined = {"macro_f1": {"value": None, "interval": None, "why": "no image is …"}}
+    folders = [lay(f"a{seed}", 0.5, seed=seed) for seed in range(2)]
+    for folder in folders:
+        result = {"test_accuracy": 0.5, "measures": auroc | undefined}
+        (folder / "result.json").write_text(json.dumps(result))
+    found = compare(folders)
+    assert found.statistics == ("accuracy", "auroc")
+    assert found.variants[0].values["auroc"] == (75.0, 75.0)
+    assert "auroc, %" in found.text()
+    assert found.numbers()["variants"][0]["statistics"]["auroc"]["unit"] == "%"
+    # A run of before they were written down.
+    assert compare([*folders, lay("b", 0.5, epochs=2)]).statistics == ("accuracy",)
+    (folders[0] / "result.json").write_text('{"test_accuracy": 0.5, "measures": {"auroc": 3}}')
+    text = text_of(lambda: compare(folders))
+    assert "result.json cannot be read (its 'measures' have no values)" in text
+
+
 def test_variants_of_a_folder_stand_in_the_order_of_their_values(lay, tmp_path):
     for name, iterations in (("a", 10), ("b", 2), ("c", 3)):
         lay(name, 0.5, options={"iterations": iterations})

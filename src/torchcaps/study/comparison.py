@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -279,8 +279,13 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
         f"{label} images={images or MISSING}" if recipes.count(recipe) > 1 else label
         for label, (recipe, images) in zip(labels, groups, strict=True)
     ]
+    # A table of runs of before these were written down is as it was.
+    measures = set.intersection(*(set(run.measures) for run in found))
     return Comparison(
-        tuple(_variant(label, runs) for label, runs in zip(named, groups.values(), strict=True))
+        tuple(
+            _variant(label, runs, measures)
+            for label, runs in zip(named, groups.values(), strict=True)
+        )
     )
 
 
@@ -336,7 +341,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
-def _variant(label: str, runs: Sequence[Run]) -> Variant:
+def _variant(label: str, runs: Sequence[Run], of_classes: Collection[str]) -> Variant:
     runs = sorted(runs, key=lambda run: run.recipe.seed)
     seeds = tuple(run.recipe.seed for run in runs)
     if len(set(seeds)) < len(seeds):
@@ -344,7 +349,7 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
             f"{', '.join(str(run.folder) for run in runs)} train one recipe with the seeds "
             f"{list(seeds)}; a seed that counts twice would narrow the interval: leave one out."
         )
-    by_seed = {run.recipe.seed: _values(run) for run in runs}
+    by_seed = {run.recipe.seed: _values(run, of_classes) for run in runs}
     folders = tuple(str(run.folder) for run in runs)
     found = _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
     constant = {run.recipe.seed: run.constant for run in runs}
@@ -370,9 +375,10 @@ def _of_seeds(
     return Variant(label, tuple(by_seed), by_name, seconds, folders, some)
 
 
-def _values(run: Run) -> dict[str, float]:
-    """The accuracy, and what a study measured of the run beside it."""
+def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:
+    """The accuracy, these measures of classes, and what a study measured of the run beside it."""
     found = {ACCURACY: run.accuracy}
+    found |= {name: value for name, value in run.measures.items() if name in of_classes}
     for name, numbers in read_values(values_file(run.folder))["looks"].items():
         # As records name them: accuracy+K11@mnist/test is of couplings on a grid.
         kind, _, images = name.partition("@")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.train.class_measures import MEASURES
 
 __all__ = ["ACCURACY", "is_share", "mean_in_words", "mean_over_seeds"]
 
@@ -11,7 +12,7 @@ ACCURACY = "accuracy"
 
 def is_share(statistic: str) -> bool:
     """Whether it is in percent of the images."""
-    return statistic.startswith(ACCURACY)
+    return statistic.startswith(ACCURACY) or statistic in MEASURES
 
 
 def mean_over_seeds(values: Iterable[float], names: Sequence[str], least: float) -> Interval | None:

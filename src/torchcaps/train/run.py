@@ -26,6 +26,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.saving import content_of
+from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.digests import (
     expect,
     is_partial,
@@ -169,6 +170,17 @@ class Run:
             return Commonest(str(found["class"]), float(found["share"]))
         except (KeyError, TypeError, ValueError):
             raise damaged(self.result_file, "its 'commonest' has no class and share") from None
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The measures in which every class counts the same, in percent, by name; without those
+        that are undefined or were not written down."""
+        found = self.result().get("measures", {})
+        try:
+            values = {name: found[name]["value"] for name in MEASURES if name in found}
+            return {name: 100 * float(x) for name, x in values.items() if x is not None}
+        except (KeyError, TypeError, ValueError):
+            raise damaged(self.result_file, "its 'measures' have no values") from None
 
     @property
     def constant(self) -> str | None:
