@@ -9,6 +9,7 @@ from torchcaps.errors import Diverged, Interrupted
 from torchcaps.study.look import Look, looks_named
 from torchcaps.study.measure import look_at
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.images import as_shown
 from torchcaps_claims import redrawn
 from torchcaps_claims.redrawn import decoder_recipe, draws_something, redrawn_of
 
@@ -56,7 +57,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_decoder_is_trained_and_nothing_else(run):
-    images = some_of(run.recipe.as_shown(load("part-whole", split="test")), 30)
+    images = some_of(as_shown(run.recipe, load("part-whole", split="test")), 30)
     found = redrawn_of(run, images, root=None)
     assert found.keys() == {"drawn_components", "drawn_change", "drawn_known"}
     assert found["drawn_known"] == 1

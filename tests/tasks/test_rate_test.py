@@ -12,6 +12,7 @@ from torchcaps.tasks import rate_test
 from torchcaps.tasks.rate_test import _smoothed, steepest
 from torchcaps.train import make_recipe
 from torchcaps.train.batches import Batches
+from torchcaps.train.images import images_of
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.start import initial_model
 
@@ -48,7 +49,7 @@ def test_rates_grow_by_one_factor_and_end_where_the_loss_shoots_up():
 def test_a_loss_is_that_after_the_step_of_its_rate():
     """At rates of 1e-30 nothing is learned, so losses are those of the untrained network."""
     quiet = rate_test(recipe(), low=1e-30, high=1e-29, steps=10)
-    images = recipe().images("train")
+    images = images_of(recipe(), "train")
     network = initial_model(recipe(), images, None).train()
     batches, losses = Batches(images, 12, seed=recipe().seed), []
     for batch in itertools.islice(itertools.chain(batches, batches, batches), 11):

@@ -14,7 +14,7 @@ from torchcaps.train import epoch_classes as of_epochs
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.class_measures import MEASURES, class_measures, macro_values
 from torchcaps.train.epoch_classes import EpochClasses
-from torchcaps.train.parting import parted
+from torchcaps.train.images import parted
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.selecting import check_selectable, in_words
 from torchcaps.types import Output
@@ -145,7 +145,7 @@ def test_a_measure_that_held_out_images_lack_is_refused_before_training(tmp_path
 def test_a_measure_that_is_found_to_be_missing_ends_training(tmp_path, monkeypatch):
     """Where labels are known only once images are shown."""
     two = TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0])
-    monkeypatch.setattr(FIT, "check_selectable", lambda *_: None)
+    monkeypatch.setattr("torchcaps.train.prepare.check_selectable", lambda *_: None)
     text = text_of(lambda: fit(recipe(patience=1, select_by="auroc"), tmp_path, own=(two, TEST)))
     assert text == (
         'select_by = "auroc" needs held-out images of every class, but none is of some class; hold '

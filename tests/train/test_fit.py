@@ -46,9 +46,9 @@ from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.alone import alone
 from torchcaps.train.class_measures import ClassMeasures
 from torchcaps.train.fit import initial_model
+from torchcaps.train.images import images_of, parted, watched
 from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
-from torchcaps.train.parting import parted
 from torchcaps.train.stopping import KeepBest
 
 # The package hides its module `fit` behind the function.
@@ -79,7 +79,7 @@ def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> N
 def test_pairs_are_measured_that_are_trained_on_where_none_are_held_out() -> None:
     # A thousand of them are made of half a digit.
     pairs = MultiMnist(tiny("train", None), copies=2000)
-    training, measured = FIT._parted(recipe(validation_share=0.0), pairs)
+    training, measured = watched(recipe(validation_share=0.0), pairs)
     assert training is pairs
     assert len(measured) == 1000
     known = pairs.batch(measured.index[:3])
@@ -89,7 +89,7 @@ def test_pairs_are_measured_that_are_trained_on_where_none_are_held_out() -> Non
 def test_some_images_are_measured_where_none_are_held_out() -> None:
     """Of a set that cannot be parted once some were taken; nobody parts them."""
     numbers = some_of(sign_set(n=2000), 1500)
-    training, measured = FIT._parted(recipe(validation_share=0.0), numbers)
+    training, measured = watched(recipe(validation_share=0.0), numbers)
     assert training is numbers
     assert len(measured) == 1000
 
@@ -622,7 +622,7 @@ import torch
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.train import fit, read_recipe
 from torchcaps.train.module import Training
-from torchcaps.train.parting import parted
+from torchcaps.train.images import parted
 
 torch.set_num_threads(1)
 SOURCES["tiny"] = lambda split, root: part_whole(split, 48, spec=PartWholeSpec(size=20))
@@ -1289,7 +1289,7 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
         pixels = [images.batch(slice(None), epoch).pixels for epoch in (0, 1)]
         assert torch.equal(*pixels) is not moves
     assert {each.image_shape for each in seen} == {(1, 7, 5)}
-    test = run.recipe.images("test")
+    test = images_of(run.recipe, "test")
     assert run.result()["digests"]["test"] == test.digest()
     assert torch.equal(
         test.batch(slice(1)).pixels, test.images.batch(slice(1)).pixels[..., 1:8, 1:6]
@@ -1301,7 +1301,7 @@ def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_pat
 
     fields = WITHOUT_NORM | {"epochs": 1, "validation_share": 0.25}
     run = fit(recipe(standardise="set", **fields), tmp_path / "set")
-    training, _ = FIT._parted(run.recipe, tiny("train", None))
+    training, _ = watched(run.recipe, tiny("train", None))
     model = load_model(run.model_file)
     numbers = channel_statistics(training)
     assert model.config["standardise"] == tuple(map(list, numbers))
@@ -1411,7 +1411,7 @@ def test_a_best_network_that_is_gone_is_told_before_more_is_trained(tmp_path, mo
     fit(recipe(keep="best", epochs=1), tmp_path / "run")
     run = Run(tmp_path / "run")
     run.best_file.unlink()
-    monkeypatch.setattr(FIT, "_train", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(FIT, "_train", lambda *_, **__: pytest.fail("it was trained"))
     assert text_of(lambda: fit(best, run.folder)) == (
         f"{run.best_file} is missing, which holds the best network so far; put it back, or remove "
         f"state.ckpt as well, and the run begins anew."

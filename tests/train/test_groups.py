@@ -19,6 +19,7 @@ from torchcaps.tasks.examine_groups import examine_groups
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.grouped import warn_of_groups
+from torchcaps.train.images import watched
 
 # The package has a function of this name.
 FIT = importlib.import_module("torchcaps.train.fit")
@@ -40,7 +41,7 @@ def recipe(**changed):
 def test_images_that_are_trained_on_are_measured_without_regard_to_groups() -> None:
     """Two groups of one class each, of which none could be held out."""
     both = patients(0, 2)
-    training, measured = FIT._parted(recipe(validation_share=0.0), both)
+    training, measured = watched(recipe(validation_share=0.0), both)
     assert training is both
     assert len(measured) == 6
 
@@ -124,7 +125,7 @@ def test_names_that_suggest_groups_are_told_by_all_who_look(root: Path, tmp_path
 
 
 def test_training_begins_with_what_names_suggest(root: Path, tmp_path, monkeypatch, caplog) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise TorchcapsError("it was to begin.")
 
     monkeypatch.setattr(FIT, "_train", stop)

@@ -9,6 +9,7 @@ import torch
 from torchcaps.data import SOURCES, DiverseMultiMnist, Expanded, ImageSet, MultiMnist
 from torchcaps.tasks import evaluate_file
 from torchcaps.train import PROTOCOLS, fit, make_recipe
+from torchcaps.train.images import images_of
 
 SMALL = {"width": 8, "types": 2}
 # A protocol, its network, and the images it is given where it names none.
@@ -83,10 +84,10 @@ def test_a_protocol_trains_and_is_evaluated(name, monkeypatch, tmp_path):
     shorter = () if epochs == 1 else (f"epochs: 1, where the protocol {name} has {epochs}",)
     assert result["protocol"] == name
     assert tuple(result["departures"]) == (*protocol.departs.values(), *shorter)
-    test = recipe.images("test")
+    test = images_of(recipe, "test")
     assert (result["test_images"], result["judged_by"]) == (len(test), test.judged_by)
-    held_out = round(recipe.validation_share * len(recipe.images("train")))
-    assert result["training_images"] == len(recipe.images("train")) - held_out
+    held_out = round(recipe.validation_share * len(images_of(recipe, "train")))
+    assert result["training_images"] == len(images_of(recipe, "train")) - held_out
     (row,) = run.metrics()
     assert all(value == value for value in row.values() if isinstance(value, float))
     found = evaluate_file(run.folder)

@@ -17,6 +17,7 @@ from torchcaps.study.ledger import Ledger
 from torchcaps.study.system import LAST_SEED, MOST_SEEDS, Study, System
 from torchcaps.study.work import finish
 from torchcaps.train import Recipe, Run
+from torchcaps.train.images import images_of
 
 __all__ = ["seeds_in", "swept_options", "train_many"]
 
@@ -109,7 +110,7 @@ def _check_made(
 ) -> None:
     """Refuse a value of which no network can be made for these images: before the first of them is
     trained, which may take hours."""
-    images = recipe.images("train", root=root)
+    images = images_of(recipe, "train", root=root)
     for chosen in variants:
         try:
             check_made(

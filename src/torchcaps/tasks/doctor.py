@@ -25,6 +25,7 @@ from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.beginning import freeze
 from torchcaps.train.fit import initial_model
+from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import take_frozen
@@ -88,7 +89,7 @@ def doctor(
 
     >>> print(doctor(recipe).text())
     """
-    training = recipe.images("train", root=root)
+    training = images_of(recipe, "train", root=root)
     network = initial_model(recipe, training)
     take_frozen(network, trunk, has_weights=False)
     freeze(network, recipe.freeze)
@@ -96,7 +97,7 @@ def doctor(
         network,
         recipe,
         training,
-        lambda: recipe.images("test", root=root),
+        lambda: images_of(recipe, "test", root=root),
         stage="before training",
         seconds=seconds,
     )
@@ -132,14 +133,14 @@ def doctor_run(
     run.check_imported()
     recipe = run.recipe
     root = run.root_or(root)
-    training = recipe.images("train", root=root)
+    training = images_of(recipe, "train", root=root)
     network, stage = latest_network(run, recipe, training, model)
     freeze(network, recipe.freeze)
     found = examine(
         network,
         recipe,
         training,
-        lambda: recipe.images("test", root=root),
+        lambda: images_of(recipe, "test", root=root),
         stage=stage,
         seconds=seconds,
     )

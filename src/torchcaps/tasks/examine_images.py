@@ -9,7 +9,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import MOST_COMPARED, marks
 from torchcaps.train.answers import present_classes
-from torchcaps.train.parting import parted
+from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["examine_images"]

@@ -12,6 +12,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import OWN, as_network, own_module
 from torchcaps.models.saving import load_network
 from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
+from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import initial_model
@@ -38,7 +39,7 @@ def open_latest(
         )
     run.check_imported()
     recipe = run.recipe
-    training = recipe.images("train", root=run.root_or(root))
+    training = images_of(recipe, "train", root=run.root_or(root))
     network, stage = latest_network(run, recipe, training, model)
     return Trained(to_accelerator(network), path, run, stage)
 

@@ -17,6 +17,7 @@ from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.batches import Batches
 from torchcaps.train.beginning import freeze
+from torchcaps.train.images import as_shown, images_of
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
@@ -144,7 +145,7 @@ def _images(
             f'the recipe says data "{recipe.data}", but {given}; data "own" and own=images go '
             f"together."
         )
-    return recipe.images("train", root=root) if own is None else recipe.as_shown(own)
+    return images_of(recipe, "train", root=root) if own is None else as_shown(recipe, own)
 
 
 def check_of_use(fields: Iterable[str]) -> None:

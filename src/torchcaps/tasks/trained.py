@@ -16,8 +16,8 @@ from torchcaps.data.grouping import Suggested, told_of_folder
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network
+from torchcaps.train.images import parted
 from torchcaps.train.objects import read_objects
-from torchcaps.train.parting import parted
 from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
 

@@ -4,6 +4,7 @@ from torchcaps._extras import needing
 
 with needing("lightning", room="train", extra="train"):
     from torchcaps.train.fit import fit
+    from torchcaps.train.images import images_of
     from torchcaps.train.judging import accuracy
     from torchcaps.train.loss import loss_of
     from torchcaps.train.module import Training
@@ -20,6 +21,7 @@ __all__ = [
     "Training",
     "accuracy",
     "fit",
+    "images_of",
     "loss_of",
     "make_recipe",
     "read_fields",

@@ -8,18 +8,15 @@ from torch import nn
 
 from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
-from torchcaps.data import Images
-from torchcaps.data.by_name import Split
-from torchcaps.data.folder import SizesDiffer
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.models.own import OWN, OwnNetwork, check_has_weights
+from torchcaps.models.own import OwnNetwork, check_has_weights
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.saving import file_of, load_network
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "beginning", "check_unseen", "eval_frozen", "freeze", "images_for"]
+__all__ = ["begin", "beginning", "check_unseen", "eval_frozen", "freeze"]
 
 
 def beginning(
@@ -44,23 +41,6 @@ def beginning(
             f"{found}; was it trained on since? Take the file as it was, or begin a new run."
         )
     return recipe.model_copy(update={"begins_with": found}), file
-
-
-def images_for(
-    recipe: Recipe, split: Split, *, root: str | os.PathLike[str] | None, begins: Path | None
-) -> Images:
-    """The images of a recipe. Where pictures have several sizes, the one to choose is that of the
-    network that the run begins with: at another one less of it fits."""
-    try:
-        return recipe.images(split, root=root)
-    except SizesDiffer as error:
-        if begins is None or recipe.model == OWN:
-            raise
-        config = load_network(begins).config
-        assert isinstance(config, dict)
-        _, height, width = config["image"]
-        whose = f", that of the network in {begins},"
-        raise SizesDiffer(error.found, (height, width), whose) from None
 
 
 def check_unseen(recipe: Recipe, begins: Path | None, digest: str) -> None:

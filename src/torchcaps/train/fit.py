@@ -4,9 +4,10 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import lightning
 import torch
@@ -16,50 +17,41 @@ from torch import nn
 
 from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
-from torchcaps.data import Images, augmented, some_of
-from torchcaps.data.by_name import Split
+from torchcaps.data import Images, augmented
 from torchcaps.data.crop import anywhere
-from torchcaps.data.some import can_be_parted
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
+from torchcaps.models.own import OWN
 from torchcaps.prune import sparsity
 from torchcaps.train.alone import alone
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.beginning import begin, beginning, check_unseen, freeze, images_for
-from torchcaps.train.call import check_call, check_classes
+from torchcaps.train.beginning import beginning
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.epoch_classes import EpochClasses
-from torchcaps.train.going_on import FirstStep, going_on_from
-from torchcaps.train.grouped import groups_of_result, warn_of_groups
+from torchcaps.train.grouped import groups_of_result
+from torchcaps.train.images import Source
 from torchcaps.train.judging import judge, share_right
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
-from torchcaps.train.parting import parted
-from torchcaps.train.pruning import Prune, make_pruner
+from torchcaps.train.optimiser import lay_out
+from torchcaps.train.own_code import imported_files
+from torchcaps.train.prepare import Prepared, check_call, prepare
+from torchcaps.train.pruning import Prune
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run
-from torchcaps.train.sampled import Sampled
-from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
-from torchcaps.train.selecting import check_selectable
+from torchcaps.train.seeds import AUGMENT, CROP, seed_of
 from torchcaps.train.start import (
-    check_alike,
     check_own,
-    check_updates,
     initial_model,
-    is_without,
     named_class,
-    take_frozen,
     take_weights,
 )
 from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 __all__ = ["fit", "initial_model"]
-
-# Training images that an epoch is measured on where none are held out.
-SAMPLE = 1000
 
 # Lightning's words: weights and sums stay in float32.
 PRECISIONS: dict[Precision, Any] = {
@@ -116,146 +108,141 @@ def fit(
     until = None if time_budget is None else time.monotonic() + time_budget
     check_own(recipe, model)
     recipe, begins = beginning(recipe, begin_with)
-
-    def images_of(split: Split) -> Images:
-        if own is None:
-            return images_for(recipe, split, root=root, begins=begins)
-        return recipe.as_shown(own[0 if split == "train" else 1])
-
     ranks = join()
     run = Run(path_of("out", out))
     run.check_imported()
     recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):
         if own is not None or model is not None:
-            _give_back(run, images_of("train"), None if own is None else images_of("test"), model)
+            _give_back(run, Source(recipe, root, own, begins), model)
         return run
-    root = run.root_or(root)
     keeps_memory = keep_memory()
-    images = images_of("train")
-    check_classes(images)
-    elsewhere = None if recipe.test_data is None else recipe.test_images(root=root)
-    if elsewhere is not None:
-        check_alike(images, elsewhere)
-    training: Images
-    training, validation = _parted(recipe, images)
-    check_classes(training)
-    check_selectable(recipe.select_by, validation)
-    check_updates(recipe, training)
-    model = initial_model(recipe, training, model)
-    made_new = begin(model, begins)
-    freeze(model, recipe.freeze, made_new=made_new)
-    # A run that goes on has them in its state, one that begins with a network in that.
-    begun = begins is not None and not is_without(model, made_new)
-    has_weights = begun or run.state_file.is_file()
-    frozen = take_frozen(model, trunk, has_weights=has_weights)
-    pruner = make_pruner(recipe, model)
-    sampled = Sampled(recipe, validation)
-    sampled.try_on(model)
-    # Only now, so that a recipe that cannot be trained leaves no folder behind.
-    digest = images.digest()
-    check_unseen(recipe, begins, digest)
-    ranks.first_does(lambda: warn_of_groups(recipe, root, own))
+    source = Source(recipe, run.root_or(root), own, begins)
+    prepared = prepare(run, source, ranks, model=model, trunk=trunk, keeps_memory=keeps_memory)
     with ExitStack() as held:
-        about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
-        if root is not None:
-            about["root"] = str(path_of("root", root).resolve())
-        ranks.first_does(lambda: _take(run, recipe, digest, held, about))
-        early: list[Callback] = []
-        stop = None
-        # As large as the batches that fitted into memory.
-        most = recipe.batch_size
-        if recipe.stop_at is not None:
-            judged = validation
-            if recipe.stop_on == "test":
-                judged = images_of("test")
-            stop = StopAtAccuracy(recipe, lambda: share_right(model, judged, ranks, most=most))
-            early.append(stop)
-        if recipe.patience is not None:
-            early.append(StopWithoutProgress(recipe.patience, recipe.select_by))
-        best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
-        if best is not None:
-            early.append(best)
-        if recipe.crop is not None:
-            training = anywhere(training, seed_of(recipe.seed, CROP))
-        if recipe.augment is not None:
-            training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
-        training_batches, validation_batches = (
-            Batches(
-                each if workers else held_on(each, ranks.device),
-                recipe.batch_size,
-                seed=seed,
-                workers=workers,
-                rank=ranks.rank,
-                ranks=ranks.count,
-            )
-            for each, seed in ((training, recipe.seed), (validation, None))
-        )
-        pruning = [] if pruner is None else [Prune(pruner, recipe, training, validation, ranks)]
-        of_classes = []
-        if recipe.validation_share and validation.judged_by == "class":
-            of_classes.append(EpochClasses(validation_batches, ranks))
-        callbacks = [
-            *pruning,
-            ShowProgress(label or recipe.model, training_batches, recipe.select_by),
-            Measures(validation_batches.images),
-            *of_classes,
-            *early,
-            SaveState(run, until=until, loggers=loggers, sampled=sampled),
-        ]
-        started = time.perf_counter()
-        _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
-        seconds = time.perf_counter() - started
-        # A network that is good enough was asked for, and not one of an epoch before it.
-        if stop is not None and stop.seen.get("reached"):
-            best = None
-        if best is not None:
-            take_weights(model, run.best_file)
-        if pruner is not None:
-            pruner.masks.move(next(model.parameters()).device)
-            pruner.at_the_end()
-        ranks.first_does(lambda: run.put_network(model, run.model_file))
-        test = images_of("test") if elsewhere is None else elsewhere
-        model.to(ranks.device)
-        result = {
-            **judge(model, test, ranks, most=most).numbers(),
-            "judged_by": test.judged_by,
-            "protocol": recipe.protocol,
-            "departures": list(recipe.departures()),
-            "test_data": recipe.test_data or recipe.data,
-            "test_images": len(test),
-            "training_images": len(training),
-            "class_names": list(images.class_names),
-            "brightness": _brightness(images),
-            "digests": {"train": digest, "test": test.digest()},
-            "seconds_of_last_stretch": round(seconds, 1),
-            **groups_of_result(recipe, images, training, validation, test),
-        }
-        if best is not None:
-            result["best_epoch"] = best.epoch
-        if made_new:
-            result["made_new"] = list(made_new)
-        if stop is not None:
-            result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
-        if pruner is not None:
-            result["sparsity"] = sparsity(model).numbers()
-        ranks.first_does(lambda: run.finish(result))
+        ranks.first_does(lambda: _take(prepared, held))
+        trained = _train(prepared, label=label, workers=workers, until=until, loggers=loggers)
+        _judge(prepared, trained)
     return run
 
 
-def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
-    """The images to train on, and those that are looked at after every epoch: held out, or, where
-    nothing is, about a thousand of the same."""
-    training, held = parted(recipe, images)
-    if held is not None:
-        return training, held
-    seed = seed_of(recipe.seed, HOLD_OUT)
-    has_groups = getattr(training, "groups", None) is not None
-    if training.judged_by != "class" or not can_be_parted(training) or has_groups:
-        # Of a few digits parted off, maybe of one, other pairs would be made, or none. To look at
-        # images that are trained on, no group need be kept together.
-        return training, some_of(training, min(SAMPLE, len(training)), seed=seed)
-    return training, training.hold_out(share=min(SAMPLE / len(training), 0.5), seed=seed)[1]
+class _Trained(NamedTuple):
+    """What training leaves beside the weights."""
+
+    seconds: float
+    # Where the recipe stops at an accuracy, and where it keeps the best epoch.
+    stop: StopAtAccuracy | None
+    best: KeepBest | None
+
+
+def _train(
+    prepared: Prepared,
+    *,
+    label: str | None,
+    workers: int,
+    until: float | None,
+    loggers: Sequence[Logger],
+) -> _Trained:
+    """Train it, or go on with it, and leave it with the weights that the recipe keeps."""
+    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
+    model, validation, pruner = prepared.model, prepared.validation, prepared.pruner
+    training = _changed(recipe, prepared.training)
+    training_batches, validation_batches = (
+        Batches(
+            each if workers else held_on(each, ranks.device),
+            recipe.batch_size,
+            seed=seed,
+            workers=workers,
+            rank=ranks.rank,
+            ranks=ranks.count,
+        )
+        for each, seed in ((training, recipe.seed), (validation, None))
+    )
+    stop = _stop_at(prepared)
+    best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
+    callbacks: list[Callback | None] = [
+        None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
+        ShowProgress(label or recipe.model, training_batches, recipe.select_by),
+        Measures(validation_batches.images),
+        EpochClasses(validation_batches, ranks)
+        if recipe.validation_share and validation.judged_by == "class"
+        else None,
+        stop,
+        None if recipe.patience is None else StopWithoutProgress(recipe.patience, recipe.select_by),
+        best,
+        SaveState(run, until=until, loggers=loggers, sampled=prepared.sampled),
+    ]
+    started = time.perf_counter()
+    _through_lightning(
+        prepared,
+        training_batches,
+        validation_batches,
+        [each for each in callbacks if each is not None],
+    )
+    seconds = time.perf_counter() - started
+    # A network that is good enough was asked for, and not one of an epoch before it.
+    if stop is not None and stop.seen.get("reached"):
+        best = None
+    if best is not None:
+        take_weights(model, run.best_file)
+    if pruner is not None:
+        pruner.masks.move(next(model.parameters()).device)
+        pruner.at_the_end()
+    return _Trained(seconds, stop, best)
+
+
+def _judge(prepared: Prepared, trained: _Trained) -> None:
+    """Save the network, test it once, and write the result."""
+    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
+    model, images, training = prepared.model, prepared.images, prepared.training
+    ranks.first_does(lambda: run.put_network(model, run.model_file))
+    test = prepared.test()
+    model.to(ranks.device)
+    result = {
+        # As large as the batches that fitted into memory.
+        **judge(model, test, ranks, most=recipe.batch_size).numbers(),
+        "judged_by": test.judged_by,
+        "protocol": recipe.protocol,
+        "departures": list(recipe.departures()),
+        "test_data": recipe.test_data or recipe.data,
+        "test_images": len(test),
+        "training_images": len(training),
+        "class_names": list(images.class_names),
+        "brightness": _brightness(images),
+        "digests": {"train": prepared.digest, "test": test.digest()},
+        "seconds_of_last_stretch": round(trained.seconds, 1),
+        **groups_of_result(recipe, images, training, prepared.validation, test),
+    }
+    if trained.best is not None:
+        result["best_epoch"] = trained.best.epoch
+    if prepared.made_new:
+        result["made_new"] = list(prepared.made_new)
+    if trained.stop is not None:
+        seen = trained.stop.seen
+        result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **seen}
+    if prepared.pruner is not None:
+        result["sparsity"] = sparsity(model).numbers()
+    ranks.first_does(lambda: run.finish(result))
+
+
+def _changed(recipe: Recipe, training: Images) -> Images:
+    """Training images as they are drawn anew in every epoch."""
+    if recipe.crop is not None:
+        training = anywhere(training, seed_of(recipe.seed, CROP))
+    if recipe.augment is not None:
+        training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
+    return training
+
+
+def _stop_at(prepared: Prepared) -> StopAtAccuracy | None:
+    """What stops training at an accuracy, where the recipe says one."""
+    recipe, ranks = prepared.recipe, prepared.ranks
+    if recipe.stop_at is None:
+        return None
+    judged = prepared.source.of("test") if recipe.stop_on == "test" else prepared.validation
+    return StopAtAccuracy(
+        recipe, lambda: share_right(prepared.model, judged, ranks, most=recipe.batch_size)
+    )
 
 
 def _check_has_best(run: Run) -> None:
@@ -271,11 +258,13 @@ def _check_has_best(run: Run) -> None:
     check_digest(run.best_file)
 
 
-def _give_back(run: Run, images: Images, test: Images | None, model: nn.Module | None) -> None:
+def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
     """A run that is done is that of these images and this network, or it is refused; a network of
     one's own gets its weights."""
+    images = source.of("train")
     own = None if model is None else initial_model(run.recipe, images, model)
     run.check_began(images.digest(), {} if own is None else named_class(own))
+    test = None if source.own is None else source.of("test")
     if test is not None and (now := test.digest()) != (then := run.image_digests()["test"]):
         raise TorchcapsError(
             f"{run.folder} is done, and its accuracy is that of other test images (digest {then}, "
@@ -285,8 +274,9 @@ def _give_back(run: Run, images: Images, test: Images | None, model: nn.Module |
         take_weights(own, run.model_file)
 
 
-def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[str, Any]) -> None:
-    """The folder, for this process alone, with this recipe in it; nothing if it is refused."""
+def _take(prepared: Prepared, held: ExitStack) -> None:
+    """Take the folder for this process alone, with this recipe in it; nothing if it is refused."""
+    run, recipe = prepared.run, prepared.recipe
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
@@ -294,7 +284,7 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[st
     if state_of(run, recipe) is not None and recipe.keep == "best":
         _check_has_best(run)
     run.remove_partial_files()
-    run.begin(recipe, digest, **about)
+    run.begin(recipe, prepared.digest, **prepared.about)
 
 
 def _brightness(images: Images) -> dict[str, float]:
@@ -308,15 +298,10 @@ def _brightness(images: Images) -> dict[str, float]:
     return {"mean": float(each.mean()), "std": float(each.std(correction=0))}
 
 
-def _train(
-    recipe: Recipe,
-    run: Run,
-    model: nn.Module,
-    training: Batches,
-    validation: Batches,
-    ranks: Ranks,
-    callbacks: list[Callback],
+def _through_lightning(
+    prepared: Prepared, training: Batches, validation: Batches, callbacks: list[Callback]
 ) -> None:
+    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
     if ranks.count > 1:
         # First, for the others look at the means.
         callbacks = [MeanOfAll(training, validation), *callbacks]
@@ -331,7 +316,7 @@ def _train(
         first = FirstStep()
         trainer = _trainer(recipe, ranks, [*callbacks, first])
         module = Training(
-            model,
+            prepared.model,
             recipe,
             steps_an_epoch=-(-len(training) // recipe.accumulate),
             judged_by=training.images.judged_by,
@@ -365,3 +350,46 @@ def _trainer(recipe: Recipe, ranks: Ranks, callbacks: list[Callback]) -> lightni
         use_distributed_sampler=False,
         callbacks=callbacks,
     )
+
+
+class FirstStep(Callback):
+    """Whether a step is over, with all that Lightning does after it, so that a state that was gone
+    on from has shown to be sound."""
+
+    has_begun = is_over = False
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        for optimiser in trainer.optimizers:
+            lay_out(optimiser)
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.is_over = self.has_begun
+        self.has_begun = True
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self.is_over = True
+
+
+@contextmanager
+def going_on_from(state: Path | None, recipe: Recipe, first: FirstStep) -> Iterator[None]:
+    """Say in a sentence what is wrong with a state that Lightning cannot go on from."""
+    try:
+        yield
+    except (TorchcapsError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if state is None or first.is_over:
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        if str(error).startswith("Error(s) in loading state_dict"):
+            raise TorchcapsError(
+                f"the state in {state.parent} is of a network of other sizes ({reason}); make "
+                f"yours as it was, or choose another folder."
+            ) from None
+        # Code of one's own has errors of its own.
+        if recipe.model == OWN or recipe.data == OWN or imported_files():
+            raise
+        raise TorchcapsError(
+            f"{state} cannot be gone on from ({reason[:200]}); is it damaged, or of other "
+            f"versions? Put back a whole copy, or remove it, and the run begins anew."
+        ) from error

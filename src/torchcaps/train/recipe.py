@@ -2,15 +2,13 @@
 
 import hashlib
 import math
-import os
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
-from torchcaps.data.by_name import Split, why_no_source
-from torchcaps.data.crop import windows
+from torchcaps.data import AUGMENTATIONS, SOURCES
+from torchcaps.data.by_name import why_no_source
 from torchcaps.data.groups import check_named
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
@@ -67,8 +65,8 @@ Side = Annotated[int, Field(ge=1, le=MOST)]
 class Recipe(BaseModel):
     """One training run, but for where its files lie.
 
-    Fields that have no part in what the others choose are taken at their defaults only, so that a
-    recipe never says what is not done.
+    A field that other settings make unused must keep its default, so that a recipe never says what
+    is not done.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -302,27 +300,10 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _layout_of_its_model(self) -> Self:
         if "channels_last" not in self.model_fields_set:
-            # Not as if somebody had said so: a run that goes on keeps its own, see `Run.settled`.
+            # Do not mark the field as set by the user: a run that goes on keeps its own.
             faster = is_faster_with_channels_last(self.model, self.precision)
             self.__dict__["channels_last"] = faster
         return self
-
-    def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
-        """The images it names, as the network is shown them; `root` is where those lie that are
-        files."""
-        return self.as_shown(self._loaded(self.data, split, root))
-
-    def test_images(self, *, root: str | os.PathLike[str] | None = None) -> Images:
-        """What the network is tested on when training is done: `test_data`, or its own data."""
-        return self.as_shown(self._loaded(self.test_data or self.data, "test", root))
-
-    def _loaded(self, name: str, split: Split, root: str | os.PathLike[str] | None) -> Images:
-        groups = self.groups if name == self.data else None
-        return load(name, split=split, root=root, size=self.image_size, groups=groups)
-
-    def as_shown(self, images: Images) -> Images:
-        """Any images, as the network is shown them when it is tested."""
-        return windows(images, size=self.image_size, crop=self.crop)
 
     def departures(self) -> tuple[str, ...]:
         """Where the protocol leaves its paper, and the recipe its protocol."""

@@ -6,7 +6,7 @@ import torch
 from error_text import text_of
 from torchcaps.data import ImageSet
 from torchcaps.train import make_recipe
-from torchcaps.train.parting import parted
+from torchcaps.train.images import parted
 
 
 def numbered(count: int = 60) -> ImageSet:
