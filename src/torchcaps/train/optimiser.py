@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.recipe import Optimiser, Recipe
 
-__all__ = ["OPTIMISERS", "lay_out", "make_optimiser", "names_kept", "rate_factor"]
+__all__ = ["OPTIMISERS", "lay_out", "make_optimiser", "rate_factor"]
 
 # Those of a recipe, as reports call them.
 OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = MappingProxyType(
@@ -37,16 +37,6 @@ def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
         how["momentum"] = recipe.momentum
     _, kind = OPTIMISERS[recipe.optimiser]
     return kind(parameters, **how)
-
-
-def names_kept(recipe: Recipe) -> tuple[str, ...]:
-    """What the optimiser of a recipe keeps of a weight from one step to the next."""
-    weight = nn.Parameter(torch.zeros(1))
-    weight.grad = torch.zeros(1)
-    optimiser = make_optimiser(recipe, [weight])
-    optimiser.step()
-    kept = optimiser.state[weight]
-    return tuple(name for name, value in kept.items() if value is not None)
 
 
 @torch.no_grad()

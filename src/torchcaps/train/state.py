@@ -13,7 +13,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.train.recipe import Recipe, make_recipe
 from torchcaps.train.recipe_file import AS_BEFORE
 from torchcaps.train.run import Run
-from torchcaps.train.state_parts import faults
 
 __all__ = ["PARTS", "RECIPE", "read_state", "state_of"]
 
@@ -38,11 +37,6 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
         return None
     state = read_state(path, needs=PARTS)
     _check_recipe(path, state, recipe)
-    for fault in faults(state, recipe):
-        raise TorchcapsError(
-            f"{path} cannot be gone on from ({fault}); is it damaged, or of other versions? Put "
-            f"back a whole copy, or remove it, and the run begins anew."
-        )
     return path
 
 
