@@ -16,9 +16,10 @@ from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save
 from torchcaps.report.verdict import about_tree
-from torchcaps.tasks import dissect, doctor, doctor_run, examine, examine_machine
-from torchcaps.tasks.examine_images import examine_images
-from torchcaps.tasks.examine_network import examine_network
+from torchcaps.tasks import dissect, doctor, doctor_run, examine
+from torchcaps.tasks.examination import machine
+from torchcaps.tasks.examination.images import examine_images
+from torchcaps.tasks.examination.network import examine_network
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model
 from torchcaps.train.run import write_whole
@@ -43,7 +44,7 @@ CHECKS += ["scores", "gradients", "memory", "capsules", "couplings", "overfit"]
 @pytest.mark.parametrize(("threads", "words"), [(1, ", 1 thread, "), (2, ", 2 threads, ")])
 def test_one_thread_is_no_threads(threads, words, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    assert words in examine_machine.examine_machine()[0].text
+    assert words in machine.examine_machine()[0].text
 
 
 @cache
@@ -317,7 +318,7 @@ def test_couplings_that_are_meant_to_be_fixed_are_fine():
 def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
     network, monkeypatch, rate, verdict, words
 ):
-    monkeypatch.setattr("torchcaps.tasks.overfit.STEPS", 20)
+    monkeypatch.setattr("torchcaps.tasks.examination.overfit.STEPS", 20)
     recipe = RECIPE.model_copy(update={"learning_rate": rate})
     found = looked_at(network, recipe=recipe, seconds=500)["overfit"]
     assert (found.verdict, words in found.text) == (verdict, True), found.text
@@ -379,7 +380,7 @@ def test_test_images_that_are_training_images_are_counted():
 
 
 def test_test_images_are_not_looked_for_among_millions(monkeypatch):
-    monkeypatch.setattr("torchcaps.tasks.examine_images.MOST_COMPARED", 29)
+    monkeypatch.setattr("torchcaps.tasks.examination.images.MOST_COMPARED", 29)
     pixels = torch.rand(30, 1, 4, 4)
     test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
     found = images_found(pixels, test=test)["test images"]
@@ -455,7 +456,7 @@ def test_frozen_parts_are_not_trained_by_the_doctor():
 def test_a_decoder_that_is_trained_alone_is_judged_by_what_it_draws(
     monkeypatch, rate, verdict, words
 ):
-    monkeypatch.setattr("torchcaps.tasks.overfit.STEPS", 6)
+    monkeypatch.setattr("torchcaps.tasks.examination.overfit.STEPS", 6)
     recipe = make_recipe(
         model="mitterreiter_5x16",
         data="tiny",
@@ -569,8 +570,8 @@ def test_another_network_than_the_images_need_is_told(network):
     ],
 )
 def test_memory(monkeypatch, free, verdict, words):
-    monkeypatch.setattr(examine_machine, "_free", lambda: free)
-    found = examine_machine.examine_memory(100 * 2**20, 100 * 2**20, batch_size=20)
+    monkeypatch.setattr(machine, "_free", lambda: free)
+    found = machine.examine_memory(100 * 2**20, 100 * 2**20, batch_size=20)
     assert (found.verdict, words in found.text) == (verdict, True), found.text
     assert found.text.startswith(
         "a step with 20 images keeps 100 MiB for its backward pass, and weights, gradients and "
@@ -597,14 +598,14 @@ def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
         ('__version__ = "9.9"', "fine", "version 9.9; not needed."),
     ]:
         (package / "__init__.py").write_text(text)
-        found = {each.check: each for each in examine_machine.examine_machine()}["torchvision"]
+        found = {each.check: each for each in machine.examine_machine()}["torchvision"]
         assert (found.verdict, sentence in found.text) == (verdict, True), found.text
     monkeypatch.delitem(sys.modules, "torchvision")
 
 
 def test_a_missing_compiler_is_told(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    found = {each.check: each for each in examine_machine.examine_machine()}["compiler"]
+    found = {each.check: each for each in machine.examine_machine()}["compiler"]
     assert found.text == "none of no-such-compiler is there; only torch.compile needs one."
     assert found.verdict == "fine"
 

@@ -15,7 +15,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.tasks import doctor, evaluate_file
 from torchcaps.tasks.dissect import facts_of
-from torchcaps.tasks.examine_groups import examine_groups
+from torchcaps.tasks.examination.images import examine_groups
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.grouped import warn_of_groups

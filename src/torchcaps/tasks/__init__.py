@@ -4,9 +4,9 @@ from torchcaps.tasks.check_run import CheckedRun, check_run
 from torchcaps.tasks.demo import demo
 from torchcaps.tasks.dictionary import Dictionary, dictionary
 from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_report
-from torchcaps.tasks.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.estimate import Estimate, estimate
 from torchcaps.tasks.evaluate import evaluate, evaluate_file
+from torchcaps.tasks.examination.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.perturb import Perturbed, perturb
 from torchcaps.tasks.predict import predict
 from torchcaps.tasks.predictions import write_predictions

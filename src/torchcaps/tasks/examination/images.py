@@ -1,18 +1,22 @@
-"""What a network is given: the range of pixels, the balance of classes, images that are apart."""
+"""What a network is given: the range of pixels, the balance of classes, images that are apart, and
+whether images that belong together are."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from torch import Tensor
 
 from torchcaps.data import Images, sample_of
+from torchcaps.data.grouping import told_of_folder
 from torchcaps.errors import TorchcapsError
-from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.tasks.examination.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import MOST_COMPARED, marks
 from torchcaps.train.answers import present_classes
 from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["examine_images"]
+__all__ = ["LABELS_OF", "examine_groups", "examine_images"]
 
 PIXELS_OF, LABELS_OF = 1_000, 10_000
 # The most frequent class may have so many times the images of the rarest.
@@ -153,3 +157,19 @@ def _compared(check: str, found: list[bytes], known: set[bytes], mend: str) -> D
     return Diagnosis(
         check, "fine", f"none of {len(found):,} is among the training images.", numbers
     )
+
+
+def examine_groups(recipe: Recipe, root: Path | None) -> list[Diagnosis]:
+    """Of a folder of pictures, how its groups are parted; of none where names suggest none."""
+    if recipe.data != "folder" or root is None:
+        return []
+    try:
+        parted, hint = told_of_folder(root, recipe.groups)
+    except TorchcapsError:
+        # Test images that cannot be read are told already.
+        return []
+    if parted is not None:
+        return [Diagnosis("groups", "fine", f"{parted}.")]
+    if hint is not None:
+        return [Diagnosis("groups", "look", f"{hint.text()}.", asdict(hint))]
+    return []

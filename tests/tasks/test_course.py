@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchcaps.data import from_arrays
-from torchcaps.tasks.examine_course import examine_course
+from torchcaps.tasks.examination.course import examine_course
 from torchcaps.train import make_recipe
 
 # 144 images, of which nine tenths are trained on: 130.

@@ -6,8 +6,8 @@ from typing import Any
 
 from torchcaps.analysis.shares import commonest
 from torchcaps.data import Images, sample_of
-from torchcaps.tasks.diagnosis import Diagnosis
-from torchcaps.tasks.examine_images import LABELS_OF
+from torchcaps.tasks.examination.diagnosis import Diagnosis
+from torchcaps.tasks.examination.images import LABELS_OF
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["examine_course"]

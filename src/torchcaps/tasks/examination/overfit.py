@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Batch, JudgedBy
-from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.tasks.examination.diagnosis import Diagnosis
 from torchcaps.tasks.progress import progress
 from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts

@@ -15,12 +15,11 @@ from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
-from torchcaps.tasks.diagnosis import Diagnosis
-from torchcaps.tasks.examine_course import examine_course
-from torchcaps.tasks.examine_groups import examine_groups
-from torchcaps.tasks.examine_images import examine_images
-from torchcaps.tasks.examine_machine import examine_machine
-from torchcaps.tasks.examine_network import examine_network
+from torchcaps.tasks.examination.course import examine_course
+from torchcaps.tasks.examination.diagnosis import Diagnosis
+from torchcaps.tasks.examination.images import examine_groups, examine_images
+from torchcaps.tasks.examination.machine import examine_machine
+from torchcaps.tasks.examination.network import examine_network
 from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.beginning import freeze

@@ -20,9 +20,9 @@ from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Routing, UniformRouting
 from torchcaps.report.verdict import Sentence, about_tree
-from torchcaps.tasks.diagnosis import Diagnosis, Verdict
-from torchcaps.tasks.examine_machine import examine_memory
-from torchcaps.tasks.overfit import overfit
+from torchcaps.tasks.examination.diagnosis import Diagnosis, Verdict
+from torchcaps.tasks.examination.machine import examine_memory
+from torchcaps.tasks.examination.overfit import overfit
 from torchcaps.train.answers import named_classes
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.recipe import Recipe

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.tasks.examination.diagnosis import Diagnosis
 
 __all__ = ["examine_machine", "examine_memory"]
 
