@@ -26,9 +26,9 @@ import torch
 from process import memory_mb
 
 from torchcaps.data import Images, ImageSet, augmented
-from torchcaps.data.affnist_style import AffnistStyle
-from torchcaps.data.expanded import Expanded
-from torchcaps.data.multi_mnist import MultiMnist
+from torchcaps.data.make.affnist_style import AffnistStyle
+from torchcaps.data.make.expanded import Expanded
+from torchcaps.data.make.multi_mnist import MultiMnist
 from torchcaps.train import make_recipe
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.environment import environment

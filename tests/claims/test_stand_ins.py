@@ -30,7 +30,7 @@ from laid_pictures import paint
 from laid_trunk import published
 from torchcaps.cli import main
 from torchcaps.data import ImageSet
-from torchcaps.data.crop import windows
+from torchcaps.data.shown.crop import windows
 from torchcaps.models.refit import Refits
 from torchcaps.study import pool, read_record, workers
 from torchcaps.study.look import OF_CAPSULES

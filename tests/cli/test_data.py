@@ -10,7 +10,7 @@ from PIL import Image
 from loopback import plain, serving, whole
 from torchcaps.cli import main
 from torchcaps.data import PUBLISHED, SOURCES, PartWholeSpec, part_whole
-from torchcaps.data.downloads import PublishedSet, RemoteFile
+from torchcaps.data.read.downloads import PublishedSet, RemoteFile
 
 CONTENT = bytes(range(256)) * 8
 
@@ -126,7 +126,7 @@ def test_an_interruption_ends_with_130_and_the_same_line_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("torchcaps.data.fetch.os.fsync", interrupted)
+        patch.setattr("torchcaps.data.read.fetch.os.fsync", interrupted)
         code, out, err = call("get", "tiny", "--root", tmp_path)
     assert (code, out) == (130, "")
     assert err == (

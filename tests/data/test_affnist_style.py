@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import ImageSet, affnist_style
-from torchcaps.data.affnist_style import AffineRanges, AffnistStyle
+from torchcaps.data import ImageSet
+from torchcaps.data.make import affnist_style
+from torchcaps.data.make.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.warp import warp
 
 LEVER = 6

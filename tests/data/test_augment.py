@@ -7,7 +7,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import Batch, ImageSet
-from torchcaps.data.augment import AUGMENTATIONS, Augmented, augmented
+from torchcaps.data.shown.augment import AUGMENTATIONS, Augmented, augmented
 
 NAMES = sorted(AUGMENTATIONS)
 # Of the others, two parts of an image no longer sum to it, and pixels may leave their range.

@@ -8,7 +8,7 @@ from PIL import Image
 
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, load
-from torchcaps.data.downloads import PUBLISHED
+from torchcaps.data.read.downloads import PUBLISHED
 
 
 def numbered(count: int) -> ImageSet:

@@ -28,7 +28,7 @@ def test_as_numpy_says():
 
 
 def test_of_many_images_some_from_all_over_are_looked_at(monkeypatch):
-    monkeypatch.setattr("torchcaps.data.channels.MOST", 3)
+    monkeypatch.setattr("torchcaps.data.shown.channels.MOST", 3)
     images = noise(101)
     some = images.take(torch.tensor([0, 50, 100]))
     assert channel_statistics(images) == channel_statistics(some)

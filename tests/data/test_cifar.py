@@ -178,7 +178,7 @@ def test_a_malicious_pickle_is_told_and_never_run(
 
 
 def test_no_pickle_reaches_pythons_own_machine() -> None:
-    reader = sys.modules["torchcaps.data.plain_pickle"]
+    reader = sys.modules["torchcaps.data.read.plain_pickle"]
     assert not {"pickle", "getattr", "eval", "__import__"} & set(reader._Machine.run.__globals__)
 
 

@@ -5,7 +5,8 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import Cropped, ImageSet, MultiMnist, some_of
-from torchcaps.data.crop import anywhere, middle
+from torchcaps.data.shown.crop import middle
+from torchcaps.data.some import anywhere
 
 
 def numbered(count: int = 40, side: int = 6) -> ImageSet:

@@ -7,10 +7,10 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import ImageSet, some_of
-from torchcaps.data.affnist_style import AffnistStyle
-from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
-from torchcaps.data.expanded import Expanded
-from torchcaps.data.multi_mnist import MultiMnist
+from torchcaps.data.make.affnist_style import AffnistStyle
+from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.make.expanded import Expanded
+from torchcaps.data.make.multi_mnist import MultiMnist
 
 MAKERS = [Expanded, AffnistStyle, MultiMnist, DiverseMultiMnist]
 FRESH = [Expanded, AffnistStyle, DiverseMultiMnist]

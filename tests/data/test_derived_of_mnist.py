@@ -5,7 +5,8 @@ import os
 import pytest
 import torch
 
-from torchcaps.data import ImageSet, affnist_style, load
+from torchcaps.data import ImageSet, load
+from torchcaps.data.make import affnist_style
 from torchcaps.data.warp import warp
 
 SETS = {

@@ -5,7 +5,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import ImageSet
-from torchcaps.data.expanded import Expanded
+from torchcaps.data.make.expanded import Expanded
 
 
 def full(count: int, height: int = 28, width: int = 28) -> ImageSet:

@@ -358,7 +358,7 @@ def test_more_than_memory_holds_is_refused_before_it_is_taken(tmp_path, monkeypa
 
 
 def test_pillow_is_asked_for_only_when_pictures_are_read(tmp_path: Path, monkeypatch) -> None:
-    assert not hasattr(sys.modules["torchcaps.data.folder"], "Image")
+    assert not hasattr(sys.modules["torchcaps.data.read.folder"], "Image")
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert text_of(lambda: load("folder", root=animals(tmp_path))) == (
         "pictures are read by pillow, which comes with the extra [data]: "

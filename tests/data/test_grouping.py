@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from torchcaps.data.grouping import how_parted, suggested
 from torchcaps.data.groups import groups_of_files
-from torchcaps.data.listed import Listed
+from torchcaps.data.read.grouping import how_parted, suggested
+from torchcaps.data.read.listed import Listed
 
 
 def sides(files: list[str]) -> tuple[list[str], list[str]]:

@@ -29,7 +29,7 @@ from laid_mat import (
     svhn_bytes,
 )
 from torchcaps.data import affnist, load, svhn
-from torchcaps.data.mat import read_mat
+from torchcaps.data.read.mat import read_mat
 
 
 @pytest.mark.parametrize("writer", [little, big], ids=["little", "big"])

@@ -5,7 +5,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import ImageSet
-from torchcaps.data.multi_mnist import MultiMnist
+from torchcaps.data.make.multi_mnist import MultiMnist
 
 
 def blocks(count: int, classes: int = 4) -> ImageSet:

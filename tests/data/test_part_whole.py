@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.part_shapes import PART_NAMES, cos_sin, part_distance
-from torchcaps.data.part_truth import PartTruth, part_masks
-from torchcaps.data.part_whole import OBJECTS, PartWholeSpec, part_whole
+from torchcaps.data.make.part_shapes import part_distance, part_masks
+from torchcaps.data.make.part_whole import OBJECTS, PartWholeSpec, part_whole
+from torchcaps.data.part_truth import PART_NAMES, PartTruth
+from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError
 
 STILL = {"rotation": 0.0, "shift": 0.0, "scale": (0.5, 0.5), "jitter": 0.0}

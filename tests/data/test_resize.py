@@ -15,7 +15,7 @@ from torchcaps.data import (
     resized,
     shown_parts,
 )
-from torchcaps.data.resize import Resized, resize
+from torchcaps.data.shown.resize import Resized, resize
 
 SIZES = [
     ((32, 32), (24, 24)),
@@ -74,7 +74,7 @@ def test_floats_stay_in_their_range():
 
 
 def test_more_images_than_are_resized_at_once_all_come_out(monkeypatch):
-    monkeypatch.setattr("torchcaps.data.resize.AT_ONCE", 3)
+    monkeypatch.setattr("torchcaps.data.shown.resize.AT_ONCE", 3)
     images = noise(8)
     expected = [resized(images.take(torch.tensor([n])), (5, 5)).images for n in range(8)]
     assert torch.equal(resized(images, (5, 5)).images, torch.cat(expected))
@@ -123,7 +123,7 @@ def test_a_size_that_is_none_is_refused(size):
 def test_images_that_would_not_fit_again_are_resized_when_they_are_shown(monkeypatch):
     images = noise(9)
     expected = resized(images, (20, 20)).pixels(slice(None))
-    monkeypatch.setattr("torchcaps.data.resize.MOST_BYTES", 9 * 2 * 400 - 1)
+    monkeypatch.setattr("torchcaps.data.shown.resize.MOST_BYTES", 9 * 2 * 400 - 1)
     found = resized(images, (20, 20))
     assert isinstance(found, Resized)
     assert torch.equal(found.labels, images.labels)

@@ -5,7 +5,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import load
-from torchcaps.data.sign import SignSet, sign_set
+from torchcaps.data.make.sign import SignSet, sign_set
 from torchcaps.models import create_model
 
 

@@ -7,7 +7,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import ImageSet, by_name, load
-from torchcaps.data.viewpoints import viewpoints
+from torchcaps.data.make.viewpoints import viewpoints
 
 AZIMUTHS, ELEVATIONS = range(0, 360, 20), range(30, 75, 5)
 

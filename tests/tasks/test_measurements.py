@@ -12,7 +12,7 @@ from torch import nn
 from error_text import text_of
 from torchcaps import analysis
 from torchcaps.data import Cropped, PartWholeSpec, part_whole, resized, shown_parts
-from torchcaps.data.resize import Resized
+from torchcaps.data.shown.resize import Resized
 from torchcaps.data.some import Some
 from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model
@@ -134,7 +134,7 @@ def test_parts_of_resized_images_are_the_same(few, network):
 
 def test_images_that_are_resized_when_they_are_shown_tell_their_parts_too(few, monkeypatch):
     expected = shown_parts(few.truth)
-    monkeypatch.setattr("torchcaps.data.resize.MOST_BYTES", 1)
+    monkeypatch.setattr("torchcaps.data.shown.resize.MOST_BYTES", 1)
     lazy = resized(few, (7, 30))
     assert isinstance(lazy, Resized)
     assert torch.equal(parts_shown(lazy, ["fidelity"]), expected)

@@ -5,26 +5,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal, get_args
 
-from torchcaps.data.affnist_style import AffnistStyle
 from torchcaps.data.batch import Images
-from torchcaps.data.cifar import cifar10, cifar100
-from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
-from torchcaps.data.dogs_vs_cats import dogs_vs_cats
-from torchcaps.data.downloads import PUBLISHED
-from torchcaps.data.expanded import Expanded
-from torchcaps.data.folder import image_folder
-from torchcaps.data.idx import fashion_mnist, mnist
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.imagenette import imagenette
-from torchcaps.data.mat import affnist, svhn
-from torchcaps.data.multi_mnist import MultiMnist
-from torchcaps.data.norb import smallnorb
-from torchcaps.data.part_whole import part_whole
-from torchcaps.data.resize import resized
-from torchcaps.data.sign import sign_set
-from torchcaps.data.tiny_imagenet import tiny_imagenet
-from torchcaps.data.toy import toy_2d
-from torchcaps.data.viewpoints import Angle, Kind, viewpoints
+from torchcaps.data.make.affnist_style import AffnistStyle
+from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.make.expanded import Expanded
+from torchcaps.data.make.multi_mnist import MultiMnist
+from torchcaps.data.make.part_whole import part_whole
+from torchcaps.data.make.sign import sign_set
+from torchcaps.data.make.toy import toy_2d
+from torchcaps.data.make.viewpoints import Angle, Kind, viewpoints
+from torchcaps.data.read.cifar import cifar10, cifar100
+from torchcaps.data.read.dogs_vs_cats import dogs_vs_cats
+from torchcaps.data.read.downloads import PUBLISHED
+from torchcaps.data.read.folder import image_folder
+from torchcaps.data.read.idx import fashion_mnist, mnist
+from torchcaps.data.read.imagenette import imagenette
+from torchcaps.data.read.mat import affnist, svhn
+from torchcaps.data.read.norb import smallnorb
+from torchcaps.data.read.tiny_imagenet import tiny_imagenet
+from torchcaps.data.shown.resize import resized
 from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["PICTURES", "SOURCES", "Split", "load", "what_it_reads", "why_no_source"]

@@ -17,7 +17,10 @@ from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.parting import two_parts
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["ImageSet", "hold_out", "hold_out_of"]
+__all__ = ["MOST_BYTES", "ImageSet", "hold_out", "hold_out_of"]
+
+# What the images of one set may fill in memory.
+MOST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
 """Images one by one, so that a DataLoader takes them: what every set of labelled images shares."""
 
+import hashlib
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +14,7 @@ from torch.utils.data import Dataset
 from torchcaps.data.batch import Batch
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Items"]
+__all__ = ["Items", "digest_over", "sample_numbers"]
 
 # An image [c, h, w] and the number of its class, or [m] where m objects share it.
 Item = tuple[Tensor, int | Tensor]
@@ -62,3 +65,22 @@ class Items(Dataset[Item], ABC):
             # What ends a loop over the images.
             raise IndexError(f"there are {len(self)} images, and none has the number {at}.")
         return at % len(self)
+
+
+def digest_over(made: Any, source: str) -> str:
+    """Twelve characters of the images that the field `source` holds, and of all other fields."""
+    knobs = {each.name: getattr(made, each.name) for each in fields(made) if each.name != source}
+    seen = f"{type(made).__name__} {getattr(made, source).digest()} {knobs}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:12]
+
+
+def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:
+    """The numbers of these images among all that `count` an epoch ever give, int64 [b]."""
+    if isinstance(index, slice):
+        chosen = torch.arange(*index.indices(count))
+    elif index.dtype == torch.bool:
+        chosen = index.nonzero()[:, 0]
+    else:
+        # As a tensor counts them, -1 is the last one.
+        chosen = torch.where(index < 0, index + count, index)
+    return chosen + epoch * count

@@ -1,17 +1,13 @@
-"""What is where in the images of the part-whole set: parts, their poses, their masks."""
+"""What is where in the images of the part-whole set: parts and their poses."""
 
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.part_shapes import PART_NAMES, disk_distance, part_distance
-from torchcaps.errors import TorchcapsError
+__all__ = ["PART_NAMES", "PartTruth", "shown_parts"]
 
-__all__ = ["RIM", "PartTruth", "part_masks", "shown_parts"]
-
-# Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
-RIM = 0.8
+PART_NAMES = ("disk", "ring", "bar", "cross", "triangle", "square", "ell", "tee")
 
 
 @dataclass(frozen=True)
@@ -40,33 +36,6 @@ class PartTruth:
             whole_pose=self.whole_pose[index],
             occluder=self.occluder[index],
         )
-
-
-def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
-    """The visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
-
-    A pixel is a part's own when the part covers at least half of it and nothing before the part
-    (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
-
-    Arguments:
-        truth: of a set that `part_whole` made, in the size in which it was made.
-        indices: which images, int64 [m].
-
-    >>> part_masks(part_whole("test", 4).truth, torch.arange(4)).shape  # doctest: +SKIP
-    """
-    if truth.size is None:
-        raise TorchcapsError(
-            "pixels of parts are known in the size in which images are made, but these were "
-            "stretched since; take the set before it is resized."
-        )
-    distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
-    occluder = truth.occluder[indices]
-    hidden = disk_distance(occluder[:, :2], occluder[:, 2], truth.size) <= 0
-    masks = distance <= 0
-    for slot in range(masks.shape[1]):
-        masks[:, slot] &= ~hidden
-        hidden = hidden | (distance[:, slot] <= RIM)
-    return masks
 
 
 def shown_parts(truth: PartTruth) -> Tensor:

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
-from torchcaps.data.changed_images import ChangedImages
-from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.image_set import ImageSet, hold_out_of
 from torchcaps.data.items import Items
-from torchcaps.data.pairs import Pairs
+from torchcaps.data.make.derived_images import DerivedImages
+from torchcaps.data.make.pairs import Pairs
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.sample import sample_of
+from torchcaps.data.shown.changed_images import ChangedImages
+from torchcaps.data.shown.crop import Cropped
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Some", "can_be_parted", "some_of"]
+__all__ = ["Some", "anywhere", "can_be_parted", "some_of"]
 
 
 @dataclass(frozen=True)
@@ -127,3 +128,11 @@ def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
             f"{len(images):,} or fewer."
         )
     return Some(images, sample_of(images, count, seed=seed).sort().values)
+
+
+def anywhere(images: Images, seed: int) -> Images:
+    """Windows drawn by a seed, of images of which `windows` shows the middle, or some of them; any
+    others as they are."""
+    if isinstance(images, Some):
+        return replace(images, images=anywhere(images.images, seed))
+    return replace(images, seed=seed) if isinstance(images, Cropped) else images

@@ -5,14 +5,32 @@ by additions and products alone, each rounded once, and `floor`: a picture is th
 whatever the batch, and on every device. `grid_sample` promises neither.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torchcaps.data.part_shapes import cos_sin
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["linear_maps", "place", "warp"]
+__all__ = ["cos_sin", "linear_maps", "place", "warp"]
+
+
+def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns, float64."""
+    angle = angle.to(torch.float64)
+    quarter = (angle * (2 / math.pi)).round()
+    rest = angle - quarter * (math.pi / 2)
+    square = rest * rest
+    cos, sin = torch.zeros_like(rest), torch.zeros_like(rest)
+    for k in range(6, -1, -1):
+        cos = cos * square + (-1) ** k / math.factorial(2 * k)
+        sin = sin * square + (-1) ** k / math.factorial(2 * k + 1)
+    sin = sin * rest
+    odd = (quarter.to(torch.int64) & 1) == 1
+    cos, sin = torch.where(odd, -sin, cos), torch.where(odd, cos, sin)
+    half_turn = (quarter.to(torch.int64) & 2) == 2
+    return torch.where(half_turn, -cos, cos), torch.where(half_turn, -sin, sin)
 
 
 def linear_maps(rotation: Tensor, shear: Tensor, scale_x: Tensor, scale_y: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torchcaps.analysis.shares import (
     wilson,
 )
 from torchcaps.data import Images, JudgedBy
-from torchcaps.data.grouping import Suggested
+from torchcaps.data.read.grouping import Suggested
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from torchcaps._paths import path_of
-from torchcaps.data.crop import middle
-from torchcaps.data.folder import GREY, measure_picture, read_picture
-from torchcaps.data.listed import FORMATS
-from torchcaps.data.resize import resize as stretched
+from torchcaps.data.read.folder import GREY, measure_picture, read_picture
+from torchcaps.data.read.listed import FORMATS
+from torchcaps.data.shown.crop import middle
+from torchcaps.data.shown.resize import resize as stretched
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained

@@ -11,8 +11,8 @@ from torch import nn
 from torchcaps._paths import path_of
 from torchcaps.data import Images, load
 from torchcaps.data.by_name import PICTURES, Root
-from torchcaps.data.crop import windows
-from torchcaps.data.grouping import Suggested, told_of_folder
+from torchcaps.data.read.grouping import Suggested, told_of_folder
+from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network

@@ -18,7 +18,7 @@ from torch import nn
 from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented
-from torchcaps.data.crop import anywhere
+from torchcaps.data.some import anywhere
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.models.own import OWN

@@ -5,8 +5,8 @@ import os
 from typing import Any
 
 from torchcaps.data import Images
-from torchcaps.data.grouping import how_parted, suggested, told_of_folder
-from torchcaps.data.listed import Listed
+from torchcaps.data.read.grouping import how_parted, suggested, told_of_folder
+from torchcaps.data.read.listed import Listed
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["groups_of_result", "warn_of_groups"]

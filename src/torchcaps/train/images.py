@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torchcaps.data import Images, load, some_of
 from torchcaps.data.by_name import Split
-from torchcaps.data.crop import windows
-from torchcaps.data.folder import SizesDiffer
+from torchcaps.data.read.folder import SizesDiffer
+from torchcaps.data.shown.crop import windows
 from torchcaps.data.some import can_be_parted
 from torchcaps.models.own import OWN
 from torchcaps.models.saving import load_network

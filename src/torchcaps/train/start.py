@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images
-from torchcaps.data.channels import channel_statistics
+from torchcaps.data.shown.channels import channel_statistics
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, load

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from torchcaps.data import Images, sample_of
-from torchcaps.data.grouping import told_of_folder
+from torchcaps.data.read.grouping import told_of_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.examination.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import MOST_COMPARED, marks

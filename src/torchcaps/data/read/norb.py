@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.packed import either, exactly, opened
+from torchcaps.data.read.packed import either, exactly, opened
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["smallnorb"]

@@ -16,8 +16,8 @@ from os import PathLike
 from typing import Literal
 
 from torchcaps._paths import path_of
-from torchcaps.data.folder import Size, image_folder
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.read.folder import Size, image_folder
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["imagenette"]

@@ -20,16 +20,16 @@ from torch import Tensor
 
 from torchcaps.data.draws import normal, uniform
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.part_shapes import (
+from torchcaps.data.make.part_shapes import (
     OBJECTS,
-    PART_NAMES,
     PART_SIZE,
+    RIM,
     CanonicalPart,
-    cos_sin,
     disk_distance,
     part_distance,
 )
-from torchcaps.data.part_truth import RIM, PartTruth
+from torchcaps.data.part_truth import PART_NAMES, PartTruth
+from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = [

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchcaps._paths import path_of
-from torchcaps.data.arrays import MOST_BYTES
-from torchcaps.data.image_set import ImageSet
-from torchcaps.data.listed import FORMATS, TEST_SHARE, listed, tell_left_out
-from torchcaps.data.resize import check_size
+from torchcaps.data.image_set import MOST_BYTES, ImageSet
+from torchcaps.data.read.listed import FORMATS, TEST_SHARE, listed, tell_left_out
+from torchcaps.data.shown.resize import check_size
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Images
-from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.draws import integers, uniform
+from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.data.warp import linear_maps, place, warp
 from torchcaps.errors import TorchcapsError, nearest, short
 

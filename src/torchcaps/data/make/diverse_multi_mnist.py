@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import integers
-from torchcaps.data.pairs import ALONE, FIRST, Pairs
+from torchcaps.data.make.pairs import ALONE, FIRST, Pairs
 
 __all__ = ["DiverseMultiMnist"]
 

@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from torchcaps._paths import path_of
-from torchcaps.data.idx import DIGITS
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.packed import CHUNK, Readable, exactly, opened
+from torchcaps.data.read.idx import DIGITS
+from torchcaps.data.read.packed import CHUNK, Readable, exactly, opened
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["affnist", "read_mat", "svhn"]

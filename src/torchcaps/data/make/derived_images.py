@@ -9,9 +9,8 @@ from torch import Tensor
 
 from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch, JudgedBy
-from torchcaps.data.changed_images import digest_over, sample_numbers
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.items import Items
+from torchcaps.data.items import Items, digest_over, sample_numbers
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["DerivedImages"]

@@ -1,17 +1,16 @@
 """What changes images that others hold: one batch at a time, an image and its parts alike."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
-from torchcaps.data.items import Items
+from torchcaps.data.items import Items, digest_over, sample_numbers
 
-__all__ = ["ChangedImages", "digest_over", "sample_numbers"]
+__all__ = ["ChangedImages"]
 
 
 @dataclass(frozen=True)
@@ -80,22 +79,3 @@ class ChangedImages(Items, ABC):
     def digest(self) -> str:
         """Twelve characters of the images and of all that they are changed by."""
         return digest_over(self, "images")
-
-
-def digest_over(made: Any, source: str) -> str:
-    """Twelve characters of the images that the field `source` holds, and of all other fields."""
-    knobs = {each.name: getattr(made, each.name) for each in fields(made) if each.name != source}
-    seen = f"{type(made).__name__} {getattr(made, source).digest()} {knobs}"
-    return hashlib.sha256(seen.encode()).hexdigest()[:12]
-
-
-def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:
-    """The numbers of these images among all that `count` an epoch ever give, int64 [b]."""
-    if isinstance(index, slice):
-        chosen = torch.arange(*index.indices(count))
-    elif index.dtype == torch.bool:
-        chosen = index.nonzero()[:, 0]
-    else:
-        # As a tensor counts them, -1 is the last one.
-        chosen = torch.where(index < 0, index + count, index)
-    return chosen + epoch * count

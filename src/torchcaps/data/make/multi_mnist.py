@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, JudgedBy
-from torchcaps.data.pairs import Pairs
+from torchcaps.data.make.pairs import Pairs
 
 __all__ = ["MultiMnist"]
 

@@ -16,10 +16,10 @@ from typing import Literal
 import torch
 
 from torchcaps._paths import path_of
-from torchcaps.data.folder import Size, stacked
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.listed import FORMATS, inside
 from torchcaps.data.parting import drawn_share
+from torchcaps.data.read.folder import Size, stacked
+from torchcaps.data.read.listed import FORMATS, inside
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["dogs_vs_cats"]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.packed import tar_members, whole
-from torchcaps.data.plain_pickle import read_pickle
+from torchcaps.data.read.packed import tar_members, whole
+from torchcaps.data.read.plain_pickle import read_pickle
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["cifar10", "cifar100"]

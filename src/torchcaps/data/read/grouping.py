@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchcaps._paths import path_of
-from torchcaps.data.listed import Listed, listed
+from torchcaps.data.read.listed import Listed, listed
 from torchcaps.errors import short
 
 __all__ = ["Suggested", "how_parted", "suggested", "told_of_folder"]

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.batch import Images
-from torchcaps.data.changed_images import ChangedImages
-from torchcaps.data.image_set import ImageSet
+from torchcaps.data.image_set import MOST_BYTES, ImageSet
 from torchcaps.data.part_truth import PartTruth
+from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Resized", "check_size", "resize", "resized"]

@@ -1,20 +1,19 @@
 """A window of each image: from the centre, or anywhere inside where images are trained on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Images
-from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.draws import integers
-from torchcaps.data.resize import resized
-from torchcaps.data.some import Some
+from torchcaps.data.shown.changed_images import ChangedImages
+from torchcaps.data.shown.resize import resized
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Cropped", "anywhere", "middle", "windows"]
+__all__ = ["Cropped", "middle", "windows"]
 
 # A stream of its own, as those of augmentations.
 _CORNER = 110
@@ -66,14 +65,6 @@ def windows(
     if size is not None:
         images = resized(images, size)
     return images if crop is None else Cropped(images, crop)
-
-
-def anywhere(images: Images, seed: int) -> Images:
-    """Windows drawn by a seed, of images of which `windows` shows the middle, or some of them; any
-    others as they are."""
-    if isinstance(images, Some):
-        return replace(images, images=anywhere(images.images, seed))
-    return replace(images, seed=seed) if isinstance(images, Cropped) else images
 
 
 def middle(pixels: Tensor, size: tuple[int, int]) -> Tensor:

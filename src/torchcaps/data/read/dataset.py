@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.arrays import MOST_BYTES, as_image_set, tensor_of
-from torchcaps.data.folder import pixels_of
-from torchcaps.data.image_set import ImageSet
+from torchcaps.data.image_set import MOST_BYTES, ImageSet
+from torchcaps.data.read.arrays import as_image_set, tensor_of
+from torchcaps.data.read.folder import pixels_of
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["from_dataset"]

@@ -17,20 +17,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.data.part_truth import PART_NAMES, PartTruth
+from torchcaps.data.warp import cos_sin
+from torchcaps.errors import TorchcapsError
+
 __all__ = [
     "OBJECTS",
-    "PART_NAMES",
     "PART_SIZE",
+    "RIM",
     "CanonicalPart",
-    "cos_sin",
     "disk_distance",
     "part_distance",
+    "part_masks",
 ]
-
-PART_NAMES = ("disk", "ring", "bar", "cross", "triangle", "square", "ell", "tee")
 
 # The size of every part, as a share of its whole.
 PART_SIZE = 0.42
+
+# Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
+RIM = 0.8
 
 # What an empty slot is away from every pixel.
 _FAR = 1e4
@@ -67,23 +72,6 @@ OBJECTS: Mapping[str, tuple[CanonicalPart, ...]] = MappingProxyType(
         "volans": _whole(("triangle", "n"), ("tee", "w"), ("cross", "e"), ("ell", "s")),
     }
 )
-
-
-def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns, float64."""
-    angle = angle.to(torch.float64)
-    quarter = (angle * (2 / math.pi)).round()
-    rest = angle - quarter * (math.pi / 2)
-    square = rest * rest
-    cos, sin = torch.zeros_like(rest), torch.zeros_like(rest)
-    for k in range(6, -1, -1):
-        cos = cos * square + (-1) ** k / math.factorial(2 * k)
-        sin = sin * square + (-1) ** k / math.factorial(2 * k + 1)
-    sin = sin * rest
-    odd = (quarter.to(torch.int64) & 1) == 1
-    cos, sin = torch.where(odd, -sin, cos), torch.where(odd, cos, sin)
-    half_turn = (quarter.to(torch.int64) & 2) == 2
-    return torch.where(half_turn, -cos, cos), torch.where(half_turn, -sin, sin)
 
 
 def _box(x: Tensor, y: Tensor, centre: tuple[float, float], half: tuple[float, float]) -> Tensor:
@@ -153,3 +141,30 @@ def disk_distance(centre: Tensor, radius: Tensor, size: int) -> Tensor:
     dy = (grid - centre[:, 1:])[:, :, None]
     distance = _radius(dx, dy) - radius[:, None, None]
     return distance.masked_fill_((radius == 0)[:, None, None], _FAR)
+
+
+def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
+    """The visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
+
+    A pixel is a part's own when the part covers at least half of it and nothing before the part
+    (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
+
+    Arguments:
+        truth: of a set that `part_whole` made, in the size in which it was made.
+        indices: which images, int64 [m].
+
+    >>> part_masks(part_whole("test", 4).truth, torch.arange(4)).shape  # doctest: +SKIP
+    """
+    if truth.size is None:
+        raise TorchcapsError(
+            "pixels of parts are known in the size in which images are made, but these were "
+            "stretched since; take the set before it is resized."
+        )
+    distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
+    occluder = truth.occluder[indices]
+    hidden = disk_distance(occluder[:, :2], occluder[:, 2], truth.size) <= 0
+    masks = distance <= 0
+    for slot in range(masks.shape[1]):
+        masks[:, slot] &= ~hidden
+        hidden = hidden | (distance[:, slot] <= RIM)
+    return masks

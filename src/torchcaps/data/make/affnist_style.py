@@ -31,8 +31,8 @@ from torch import Tensor
 
 from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch
-from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import uniform
+from torchcaps.data.make.derived_images import DerivedImages
 from torchcaps.data.warp import linear_maps, warp
 from torchcaps.errors import TorchcapsError, nearest, short
 

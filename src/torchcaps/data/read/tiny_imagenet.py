@@ -19,9 +19,9 @@ from typing import Literal
 import torch
 
 from torchcaps._paths import path_of
-from torchcaps.data.folder import stacked
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.listed import FORMATS, inside
+from torchcaps.data.read.folder import stacked
+from torchcaps.data.read.listed import FORMATS, inside
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["tiny_imagenet"]

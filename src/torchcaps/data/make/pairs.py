@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
+from torchcaps.data.make.derived_images import DerivedImages
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest, short
 

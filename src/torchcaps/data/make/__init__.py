@@ -1,0 +1,1 @@
+"""Makers: images that are drawn, or made of those of another set."""

@@ -1,0 +1,1 @@
+"""Readers of labelled images that are files or arrays, and what fetches published ones."""
