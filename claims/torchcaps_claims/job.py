@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchcaps.data.registry import data_set
 from torchcaps.models import MODELS, create_model
-from torchcaps.study.sets import data_set
 from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
 from torchcaps_claims.narrow import NARROW, WIDTHS

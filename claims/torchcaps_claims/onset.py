@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.analysis import curves
+from torchcaps.data.registry import data_set
 from torchcaps.study.record import Record
-from torchcaps.study.sets import data_set
 from torchcaps_claims.progress import ends_of_epochs
 
 __all__ = ["MEASURED", "Onset", "onset_in", "onsets_at_least"]

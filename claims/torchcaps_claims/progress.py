@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from torchcaps.study.sets import data_set
+from torchcaps.data.registry import data_set
 
 __all__ = ["ends_of_epochs"]
 

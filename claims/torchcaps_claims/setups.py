@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchcaps.data.registry import SETS
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
-from torchcaps.study.sets import SETS
 from torchcaps.train import PROTOCOLS
 from torchcaps_claims.cells import Cell, cells
 from torchcaps_claims.job import Job, Reduced, Split, ends_at

@@ -7,7 +7,7 @@ import pytest
 
 from error_text import text_of
 from torchcaps.data import SOURCES, load
-from torchcaps.study.sets import SETS, data_set
+from torchcaps.data.registry import SETS, data_set
 from torchcaps_claims import claims
 from torchcaps_claims.sets import sets_in
 
@@ -40,7 +40,7 @@ def test_every_number_names_sets_that_are_known():
 
 def test_an_unknown_set():
     said = text_of(lambda: data_set("mnis"))
-    assert said.startswith("the studies know no data 'mnis'; did you mean 'mnist'?")
+    assert said.startswith("the sizes of data 'mnis' are not known; did you mean 'mnist'?")
 
 
 @pytest.mark.parametrize("name", ["part-whole", "sign", "toy-2d"])

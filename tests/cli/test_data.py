@@ -10,7 +10,7 @@ from PIL import Image
 from loopback import plain, serving, whole
 from torchcaps.cli import main
 from torchcaps.data import PUBLISHED, SOURCES, PartWholeSpec, part_whole
-from torchcaps.data.read.downloads import PublishedSet, RemoteFile
+from torchcaps.data.registry import PublishedSet, RemoteFile
 
 CONTENT = bytes(range(256)) * 8
 

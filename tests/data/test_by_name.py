@@ -8,7 +8,7 @@ from PIL import Image
 
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, load
-from torchcaps.data.read.downloads import PUBLISHED
+from torchcaps.data.registry import PUBLISHED
 
 
 def numbered(count: int) -> ImageSet:
@@ -165,7 +165,7 @@ def test_part_whole_has_its_stated_sizes() -> None:
 
 @pytest.mark.parametrize("copies", [1, 10, 100, 1000])
 def test_names_of_multi_mnist_say_how_many_partners_a_digit_has(monkeypatch, copies: int) -> None:
-    monkeypatch.setattr("torchcaps.data.by_name.mnist", lambda root, split: numbered(30))
+    monkeypatch.setattr("torchcaps.data.make.multi_mnist.mnist", lambda root, split: numbered(30))
     name = "multi-mnist" if copies == 1 else f"multi-mnist-{copies}"
     train, test = (load(name, split=split, root="any") for split in ("train", "test"))
     assert (len(train), len(test)) == (30 * copies, 30)

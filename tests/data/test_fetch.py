@@ -19,7 +19,7 @@ from error_text import text_of
 from loopback import endless, garbled, mute, plain, serving, whole, without_ranges
 from torchcaps.data import PUBLISHED, SOURCES, fetch_data, load
 from torchcaps.data.read import fetch
-from torchcaps.data.read.downloads import PublishedSet, RemoteFile
+from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError
 
 CONTENT = random.Random(0).randbytes(5_000)
@@ -517,7 +517,7 @@ def test_two_at_once_fetch_once(server, publish, tmp_path):
 
 PROCESS = """
 import sys
-from torchcaps.data.read.downloads import PUBLISHED, PublishedSet, RemoteFile
+from torchcaps.data.registry import PUBLISHED, PublishedSet, RemoteFile
 from torchcaps.data.read.fetch import fetch_data
 root, url, size, sha256 = sys.argv[1:]
 file = RemoteFile("tiny/file.bin", int(size), sha256, (url,))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import ImageSet, by_name, load
+from torchcaps.data import ImageSet, load
 from torchcaps.data.make.viewpoints import viewpoints
 
 AZIMUTHS, ELEVATIONS = range(0, 360, 20), range(30, 75, 5)
@@ -46,7 +46,7 @@ def test_a_third_of_the_directions_is_familiar(angle, familiar, novel) -> None:
 
 @pytest.mark.parametrize("angle", ["azimuth", "elevation"])
 def test_names_say_what_is_asked_about(monkeypatch, tmp_path, angle) -> None:
-    monkeypatch.setattr(by_name, "smallnorb", every_direction)
+    monkeypatch.setattr("torchcaps.data.make.viewpoints.smallnorb", every_direction)
     for name, tested in (
         (f"smallnorb-{angle}", "novel"),
         (f"smallnorb-{angle}-familiar", "familiar"),

@@ -18,7 +18,7 @@ from fuzz.trial import Wrong, check_sentence, in_time, quiet
 from torchcaps.cli import main
 from torchcaps.cli.application import app
 from torchcaps.data import PUBLISHED
-from torchcaps.data.read.downloads import PublishedSet, RemoteFile
+from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import pool
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.settings import Settings

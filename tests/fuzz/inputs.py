@@ -36,9 +36,9 @@ from torchcaps.data import (
     svhn,
     tiny_imagenet,
 )
-from torchcaps.data.read.downloads import PublishedSet, RemoteFile
 from torchcaps.data.read.idx import read_idx
 from torchcaps.data.read.mat import read_mat
+from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import compare, read_record
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.measured import values_file

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from torchcaps.data import load
-from torchcaps.data.by_name import PART_WHOLE_SIZES
+from torchcaps.data.make.part_whole import SIZES
 from torchcaps.tasks import demo
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model
@@ -25,8 +25,8 @@ DEMO = importlib.import_module("torchcaps.tasks.demo")
 def _tiny() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DEMO, "EPOCHS", 1)
-        patch.setitem(PART_WHOLE_SIZES, "train", 40)
-        patch.setitem(PART_WHOLE_SIZES, "test", 12)
+        patch.setitem(SIZES, "train", 40)
+        patch.setitem(SIZES, "test", 12)
         yield
 
 

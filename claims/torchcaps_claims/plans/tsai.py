@@ -2,7 +2,7 @@
 
 import re
 
-from torchcaps.study.sets import data_set
+from torchcaps.data.registry import data_set
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.plan import Plan, Word, no_run, runs
 from torchcaps_claims.plans.plan_statement import Statements, plan_statement

@@ -1,7 +1,7 @@
 """Readers and makers of labelled images."""
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
-from torchcaps.data.by_name import SOURCES, load
+from torchcaps.data.by_name import load
 from torchcaps.data.check import check_images
 from torchcaps.data.folds import folds
 from torchcaps.data.image_set import ImageSet
@@ -19,7 +19,6 @@ from torchcaps.data.read.arrays import from_arrays, from_npz
 from torchcaps.data.read.cifar import cifar10, cifar100
 from torchcaps.data.read.dataset import from_dataset
 from torchcaps.data.read.dogs_vs_cats import dogs_vs_cats
-from torchcaps.data.read.downloads import PUBLISHED
 from torchcaps.data.read.fetch import fetch_data
 from torchcaps.data.read.folder import image_folder
 from torchcaps.data.read.idx import fashion_mnist, mnist, read_idx
@@ -27,6 +26,7 @@ from torchcaps.data.read.imagenette import imagenette
 from torchcaps.data.read.mat import affnist, svhn
 from torchcaps.data.read.norb import smallnorb
 from torchcaps.data.read.tiny_imagenet import tiny_imagenet
+from torchcaps.data.registry import PUBLISHED, SOURCES
 from torchcaps.data.sample import sample_of
 from torchcaps.data.shown.augment import AUGMENTATIONS, augmented
 from torchcaps.data.shown.channels import channel_statistics

@@ -1,52 +1,15 @@
 """Data sets by name."""
 
 import os
-from collections.abc import Callable
 from functools import partial
-from typing import Literal, get_args
+from typing import get_args
 
 from torchcaps.data.batch import Images
-from torchcaps.data.image_set import ImageSet
-from torchcaps.data.make.affnist_style import AffnistStyle
-from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
-from torchcaps.data.make.expanded import Expanded
-from torchcaps.data.make.multi_mnist import MultiMnist
-from torchcaps.data.make.part_whole import part_whole
-from torchcaps.data.make.sign import sign_set
-from torchcaps.data.make.toy import toy_2d
-from torchcaps.data.make.viewpoints import Angle, Kind, viewpoints
-from torchcaps.data.read.cifar import cifar10, cifar100
-from torchcaps.data.read.dogs_vs_cats import dogs_vs_cats
-from torchcaps.data.read.downloads import PUBLISHED
-from torchcaps.data.read.folder import image_folder
-from torchcaps.data.read.idx import fashion_mnist, mnist
-from torchcaps.data.read.imagenette import imagenette
-from torchcaps.data.read.mat import affnist, svhn
-from torchcaps.data.read.norb import smallnorb
-from torchcaps.data.read.tiny_imagenet import tiny_imagenet
+from torchcaps.data.registry import HOLDS, PICTURES, SOURCES, Root, Split, in_folder
 from torchcaps.data.shown.resize import resized
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["PICTURES", "SOURCES", "Split", "load", "what_it_reads", "why_no_source"]
-
-Split = Literal["train", "test"]
-Root = str | os.PathLike[str]
-
-# How many images of made data there are, unless told otherwise.
-PART_WHOLE_SIZES = {"train": 10_000, "test": 2_000}
-TOY_SIZES = {"train": 10_000, "test": 2_000}
-
-
-def _part_whole(split: Split, root: Root | None) -> ImageSet:
-    return part_whole(split, PART_WHOLE_SIZES[split])
-
-
-def _sign(split: Split, root: Root | None) -> Images:
-    return sign_set("grid" if split == "train" else "between")
-
-
-def _toy_2d(split: Split, root: Root | None) -> ImageSet:
-    return toy_2d(split, TOY_SIZES[split])
+__all__ = ["load", "what_it_reads", "why_no_source"]
 
 
 def _own(split: Split, root: Root | None) -> Images:
@@ -56,96 +19,7 @@ def _own(split: Split, root: Root | None) -> Images:
     )
 
 
-def _expanded(root: Root, split: Split) -> Images:
-    return Expanded(mnist(root, split), placement="random" if split == "train" else "centred")
-
-
-def _viewpoints(angle: Angle, tested: Kind) -> Callable[[Root, Split], Images]:
-    """Trained on familiar viewpoints, tested on those of one kind."""
-
-    def read(root: Root, split: Split) -> Images:
-        kind: Kind = "familiar" if split == "train" else tested
-        return viewpoints(smallnorb(root, split), angle, kind)
-
-    return read
-
-
-def _files(
-    name: str, read: Callable[[Root, Split], Images], holds: str
-) -> Callable[[Split, Root | None], Images]:
-    """A source that needs to be told where its files are."""
-
-    def source(split: Split, root: Root | None) -> Images:
-        if root is None:
-            fetched = (
-                f", into which torchcaps data get {name} --root FOLDER fetches them"
-                if name in PUBLISHED
-                else ""
-            )
-            raise TorchcapsError(
-                f"{name} needs root, the folder that holds {holds}; on the command line: --root "
-                f"FOLDER{fetched}."
-            )
-        return read(root, split)
-
-    return source
-
-
-def _with_partners(copies: int) -> Callable[[Root, Split], Images]:
-    """Every training digit with so many partners [gu2021]; of the test, one a digit."""
-
-    def read(root: Root, split: Split) -> Images:
-        return MultiMnist(mnist(root, split), copies=copies if split == "train" else 1)
-
-    return read
-
-
-_IDX = "its four files (train-images-idx3-ubyte.gz and so on)"
-_MNIST = "the four files of MNIST (train-images-idx3-ubyte.gz and so on)"
-_NORB = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
-_ARCHIVE = "its archive, as downloaded, or the folder unpacked from it"
-
-# Those that read files: how, and what their folder holds.
-_READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
-    "affnist": (affnist, "test.mat or training_and_validation_batches"),
-    "affnist-style": (lambda root, split: AffnistStyle(mnist(root, split)), _MNIST),
-    "affnist-style-gu": (lambda root, split: AffnistStyle(mnist(root, split), ranges="gu"), _MNIST),
-    "cifar10": (cifar10, _ARCHIVE),
-    "cifar100": (cifar100, _ARCHIVE),
-    "diverse-multi-mnist": (lambda root, split: DiverseMultiMnist(mnist(root, split)), _MNIST),
-    "dogs-vs-cats": (dogs_vs_cats, "cat.0.jpg, dog.0.jpg and so on, or its folder train"),
-    "expanded-mnist": (_expanded, _MNIST),
-    "fashion-mnist": (fashion_mnist, _IDX),
-    "folder": (image_folder, "a folder of pictures for each class"),
-    "imagenette": (imagenette, "train and val, unpacked from its archive"),
-    "mnist": (mnist, _IDX),
-    "multi-mnist": (_with_partners(1), _MNIST),
-    "multi-mnist-10": (_with_partners(10), _MNIST),
-    "multi-mnist-100": (_with_partners(100), _MNIST),
-    "multi-mnist-1000": (_with_partners(1000), _MNIST),
-    "smallnorb": (smallnorb, "its -dat.mat, -cat.mat and -info.mat files"),
-    "smallnorb-azimuth": (_viewpoints("azimuth", "novel"), _NORB),
-    "smallnorb-azimuth-familiar": (_viewpoints("azimuth", "familiar"), _NORB),
-    "smallnorb-elevation": (_viewpoints("elevation", "novel"), _NORB),
-    "smallnorb-elevation-familiar": (_viewpoints("elevation", "familiar"), _NORB),
-    "svhn": (svhn, "train_32x32.mat and test_32x32.mat"),
-    "tiny-imagenet": (tiny_imagenet, "train, val and wnids.txt, unpacked from its archive"),
-}
-
-# Those whose pictures come in any size, and are brought to one while they are read.
-PICTURES: dict[str, Callable[..., Images]] = {
-    "dogs-vs-cats": dogs_vs_cats,
-    "folder": image_folder,
-    "imagenette": imagenette,
-}
-
-SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
-    "own": _own,
-    "part-whole": _part_whole,
-    "sign": _sign,
-    "toy-2d": _toy_2d,
-    **{name: _files(name, read, holds) for name, (read, holds) in _READERS.items()},
-}
+SOURCES["own"] = _own
 
 
 def load(
@@ -183,7 +57,7 @@ def load(
         )
     if name in PICTURES and not (size is None and groups is None):
         given = {"size": size} if groups is None else {"size": size, "groups": groups}
-        return _files(name, partial(PICTURES[name], **given), _READERS[name][1])(split, root)
+        return in_folder(name, partial(PICTURES[name], **given))(split, root)
     images = SOURCES[name](split, root)
     return images if size is None else resized(images, size)
 
@@ -192,9 +66,9 @@ def what_it_reads(name: str) -> str:
     """The words about a set that is not fetched."""
     if name == "own":
         return "nothing to fetch: images that a Python program holds"
-    if name not in _READERS:
+    if name not in HOLDS:
         return "nothing to fetch: it is made, of no files"
-    return f"not fetched: it reads {_READERS[name][1]}"
+    return f"not fetched: it reads {HOLDS[name]}"
 
 
 def why_no_source(name: str) -> str:

@@ -12,8 +12,8 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
+from torchcaps.data.registry import SETS, data_set
 from torchcaps.study.same import plain
-from torchcaps.study.sets import SETS, data_set
 from torchcaps.tasks import estimate
 from torchcaps.train import Recipe
 

@@ -22,7 +22,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchcaps.data.by_name import SOURCES, why_no_source
+from torchcaps.data.by_name import why_no_source
+from torchcaps.data.registry import SOURCES
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OWN
 from torchcaps.study.court import court

@@ -25,11 +25,11 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
+from torchcaps.data.registry import SETS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look, registered
-from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import seen_through
 from torchcaps.tasks.trained import Trained, open_trained

@@ -7,7 +7,7 @@ from torch import nn
 
 from torchcaps._paths import path_of
 from torchcaps.data import Images
-from torchcaps.data.by_name import Root
+from torchcaps.data.registry import Root
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import OWN, as_network, own_module
 from torchcaps.models.saving import load_network

@@ -12,7 +12,7 @@ from torch import nn
 
 from torchcaps._digests import NAME, digest_of
 from torchcaps._paths import path_of
-from torchcaps.data.by_name import Root
+from torchcaps.data.registry import Root
 from torchcaps.errors import Emptied, TorchcapsError, short
 from torchcaps.models.own import OWN
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity

@@ -10,8 +10,8 @@ from torch import nn
 
 from torchcaps._paths import path_of
 from torchcaps.data import Images, load
-from torchcaps.data.by_name import PICTURES, Root
 from torchcaps.data.read.grouping import Suggested, told_of_folder
+from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchcaps.data import Images, load, some_of
-from torchcaps.data.by_name import Split
 from torchcaps.data.read.folder import SizesDiffer
+from torchcaps.data.registry import Split
 from torchcaps.data.shown.crop import windows
 from torchcaps.data.some import can_be_parted
 from torchcaps.models.own import OWN

@@ -33,6 +33,8 @@ from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.draws import uniform
 from torchcaps.data.make.derived_images import DerivedImages
+from torchcaps.data.read.idx import OF_MNIST, mnist
+from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import linear_maps, warp
 from torchcaps.errors import TorchcapsError, nearest, short
 
@@ -138,3 +140,13 @@ def _places(pixels: Tensor, linear: Tensor, side: int) -> tuple[Tensor, Tensor]:
     most = torch.maximum(least, most)
     blank = bare.flatten(1).all(1)[:, None]
     return least.masked_fill(blank, 0), most.masked_fill(blank, 0)
+
+
+@file_set("affnist-style", OF_MNIST, ((1, 40, 40), 10, 60_000))
+def _official(root: Root, split: Split) -> AffnistStyle:
+    return AffnistStyle(mnist(root, split))
+
+
+@file_set("affnist-style-gu", OF_MNIST)
+def _gu(root: Root, split: Split) -> AffnistStyle:
+    return AffnistStyle(mnist(root, split), ranges="gu")

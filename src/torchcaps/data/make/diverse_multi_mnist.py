@@ -16,6 +16,8 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import integers
 from torchcaps.data.make.pairs import ALONE, FIRST, Pairs
+from torchcaps.data.read.idx import OF_MNIST, mnist
+from torchcaps.data.registry import Root, Split, file_set
 
 __all__ = ["DiverseMultiMnist"]
 
@@ -46,3 +48,8 @@ class DiverseMultiMnist(Pairs):
         pixels = torch.where(alone, parts[:, 0], self._overlaid(parts))
         parts[:, 1] = torch.where(alone, parts[:, 0], parts[:, 1])
         return Batch(pixels, self.base.labels[digits], parts)
+
+
+@file_set("diverse-multi-mnist", OF_MNIST, ((1, 36, 36), 10, 60_000))
+def _by_name(root: Root, split: Split) -> DiverseMultiMnist:
+    return DiverseMultiMnist(mnist(root, split))

@@ -17,6 +17,8 @@ from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.draws import integers
 from torchcaps.data.make.derived_images import DerivedImages
+from torchcaps.data.read.idx import OF_MNIST, mnist
+from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest, short
 
@@ -68,3 +70,8 @@ class Expanded(DerivedImages):
             corner = (free // 2).expand(len(sample), 2)
         pixels = place(self.base.pixels(source), corner, (self.side, self.side))
         return Batch(pixels, self.base.labels[source])
+
+
+@file_set("expanded-mnist", OF_MNIST, ((1, 40, 40), 10, 60_000))
+def _by_name(root: Root, split: Split) -> Expanded:
+    return Expanded(mnist(root, split), placement="random" if split == "train" else "centred")

@@ -9,12 +9,15 @@ Ambiguities:
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.make.pairs import Pairs
+from torchcaps.data.read.idx import OF_MNIST, mnist
+from torchcaps.data.registry import Root, Split, file_set
 
 __all__ = ["MultiMnist"]
 
@@ -41,3 +44,19 @@ class MultiMnist(Pairs):
         digits = torch.stack([source, self._partner(source, sample)], 1)
         parts = self._alone(digits, sample)
         return Batch(self._overlaid(parts), self.base.labels[digits], parts)
+
+
+def _by_name(root: Root, split: Split, *, copies: int) -> MultiMnist:
+    """Every training digit with so many partners [gu2021]; of the test, one a digit."""
+    return MultiMnist(mnist(root, split), copies=copies if split == "train" else 1)
+
+
+for _name, _copies in (
+    ("multi-mnist", 1),
+    ("multi-mnist-10", 10),
+    ("multi-mnist-100", 100),
+    ("multi-mnist-1000", 1000),
+):
+    file_set(_name, OF_MNIST, ((1, 36, 36), 10, 60_000 * _copies))(
+        partial(_by_name, copies=_copies)
+    )

@@ -29,6 +29,7 @@ from torchcaps.data.make.part_shapes import (
     part_distance,
 )
 from torchcaps.data.part_truth import PART_NAMES, PartTruth
+from torchcaps.data.registry import made_set
 from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError, short
 
@@ -44,6 +45,9 @@ Split = Literal["train", "validation", "test"]
 # Each purpose draws from its own stream, so turning one knob leaves the other draws as they were.
 _LABEL, _POSE, _JITTER, _INK, _STRAY_COUNT, _STRAYS, _OCCLUDER, _NOISE = range(8)
 _STREAMS = 8
+
+# How many images there are, when it comes by name.
+SIZES = {"train": 10_000, "test": 2_000}
 
 _OWN_INK = (0.75, 1.0)
 _STRAY_INK = (0.45, 0.9)
@@ -268,3 +272,8 @@ def _paint(distance: Tensor, ink: Tensor) -> Tensor:
         canvas *= 1 - (edge + RIM).clamp_(0, 1)
         canvas += edge.clamp_(0, 1) * ink[:, slot, None, None]
     return canvas
+
+
+@made_set("part-whole", ((1, 32, 32), 10, SIZES["train"]))
+def _by_name(split: Literal["train", "test"]) -> ImageSet:
+    return part_whole(split, SIZES[split])

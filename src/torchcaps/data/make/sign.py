@@ -21,6 +21,7 @@ from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import uniform
 from torchcaps.data.image_set import hold_out
 from torchcaps.data.items import Items
+from torchcaps.data.registry import made_set
 from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["SignSet", "sign_set"]
@@ -105,3 +106,8 @@ def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int 
         above -= 0.5
     above = (above / (n // 2)).float()
     return SignSet(torch.cat([-above.flip(0), above]))
+
+
+@made_set("sign", ((1, 1, 1), 2, 20_000))
+def _by_name(split: Literal["train", "test"]) -> SignSet:
+    return sign_set("grid" if split == "train" else "between")

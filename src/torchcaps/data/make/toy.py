@@ -16,6 +16,7 @@ import torch
 
 from torchcaps.data.draws import normal
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.registry import made_set
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["toy_2d"]
@@ -48,3 +49,8 @@ def toy_2d(split: Literal["train", "test"], n: int = 10_000, *, seed: int = 0) -
     points = centre + DEVIATION * normal(seed, number, STREAMS[split], 2)
     names = tuple(map(str, range(N_CLASSES)))
     return ImageSet("toy-2d", points.view(n, 2, 1, 1), labels, names)
+
+
+@made_set("toy-2d", ((2, 1, 1), N_CLASSES, 10_000))
+def _by_name(split: Literal["train", "test"]) -> ImageSet:
+    return toy_2d(split, 10_000 if split == "train" else 2_000)

@@ -8,11 +8,14 @@ Familiar test images show the test toys from the directions of training.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import torch
 
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.read.norb import smallnorb
+from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["viewpoints"]
@@ -49,3 +52,23 @@ def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
     if not len(index):
         raise TorchcapsError(f"{images.name} has no image of a {kind} {angle}.")
     return replace(images.take(index), name=f"{images.name}-{angle}")
+
+
+def _by_name(root: Root, split: Split, *, angle: Angle, tested: Kind) -> ImageSet:
+    """Trained on familiar viewpoints, tested on those of one kind."""
+    return viewpoints(smallnorb(root, split), angle, "familiar" if split == "train" else tested)
+
+
+# What each name is tested on.
+NAMES: dict[str, tuple[Angle, Kind]] = {
+    "smallnorb-azimuth": ("azimuth", "novel"),
+    "smallnorb-azimuth-familiar": ("azimuth", "familiar"),
+    "smallnorb-elevation": ("elevation", "novel"),
+    "smallnorb-elevation-familiar": ("elevation", "familiar"),
+}
+for _name, (_angle, _tested) in NAMES.items():
+    file_set(
+        _name,
+        "the -dat.mat, -cat.mat and -info.mat files of smallNORB",
+        ((2, 96, 96), 5, 8_100),
+    )(partial(_by_name, angle=_angle, tested=_tested))

@@ -20,6 +20,7 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.parting import drawn_share
 from torchcaps.data.read.folder import Size, stacked
 from torchcaps.data.read.listed import FORMATS, inside
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["dogs_vs_cats"]
@@ -29,6 +30,13 @@ NAMED = re.compile(r"(cat|dog)\.\d+\.jpg")
 TEST_SHARE = 0.2
 
 
+# 25,000 labelled pictures less the fifth that is tested on; [renzulli2025] stretches them.
+@file_set(
+    "dogs-vs-cats",
+    "cat.0.jpg, dog.0.jpg and so on, or its folder train",
+    ((3, 128, 128), 2, 20_000),
+    any_size=True,
+)
 def dogs_vs_cats(
     root: str | PathLike[str], split: Literal["train", "test"], *, size: Size | None = None
 ) -> ImageSet:

@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 from filelock import FileLock
 
 from torchcaps._paths import path_of
-from torchcaps.data.read.downloads import PUBLISHED, RemoteFile
+from torchcaps.data.registry import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
 
 __all__ = ["Progress", "fetch_data"]

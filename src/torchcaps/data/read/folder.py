@@ -20,6 +20,7 @@ from torch import Tensor
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import MOST_BYTES, ImageSet
 from torchcaps.data.read.listed import FORMATS, TEST_SHARE, listed, tell_left_out
+from torchcaps.data.registry import file_set
 from torchcaps.data.shown.resize import check_size
 from torchcaps.errors import TorchcapsError
 
@@ -56,6 +57,7 @@ class SizesDiffer(TorchcapsError):
         self.found = found
 
 
+@file_set("folder", "a folder of pictures for each class", any_size=True)
 def image_folder(
     root: str | PathLike[str],
     split: Split = "train",

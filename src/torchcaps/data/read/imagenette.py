@@ -18,6 +18,7 @@ from typing import Literal
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.folder import Size, image_folder
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["imagenette"]
@@ -26,6 +27,13 @@ FOLDERS = ("imagenette2", "imagenette2-320", "imagenette2-160")
 TENCH = "n01440764"
 
 
+# Of the size to which [renzulli2025] stretches them.
+@file_set(
+    "imagenette",
+    "train and val, unpacked from its archive",
+    ((3, 128, 128), 10, 9_469),
+    any_size=True,
+)
 def imagenette(
     root: str | PathLike[str], split: Literal["train", "test"], *, size: Size | None = None
 ) -> ImageSet:

@@ -22,6 +22,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.folder import stacked
 from torchcaps.data.read.listed import FORMATS, inside
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["tiny_imagenet"]
@@ -33,6 +34,11 @@ MOST_BYTES = 1 << 24
 MOST_LETTERS, MOST_OF_NAME = 100, 255
 
 
+@file_set(
+    "tiny-imagenet",
+    "train, val and wnids.txt, unpacked from its archive",
+    ((3, 64, 64), 200, 100_000),
+)
 def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is `val`.
 
