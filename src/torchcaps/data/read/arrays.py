@@ -5,7 +5,7 @@ import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from torchcaps._paths import path_of
-from torchcaps.data.groups import named_groups
 from torchcaps.data.image_set import MOST_BYTES, ImageSet, check_labels, distinct_names
 from torchcaps.errors import TorchcapsError
 
@@ -59,7 +58,7 @@ def as_image_set(
     *,
     name: str,
     copied: bool = False,
-    groups: object = None,
+    groups: Any = None,
 ) -> ImageSet:
     """The same of tensors that are nobody else's, which need not be copied."""
     pixels, answers = tensor_of(images, "images", name), tensor_of(labels, "labels", name)
@@ -72,8 +71,7 @@ def as_image_set(
     answers, names = _labelled(answers, class_names, name)
     if copied:
         pixels, answers = _apart(pixels, images), _apart(answers, labels)
-    named = None if groups is None else named_groups(name, groups, len(pixels))
-    return ImageSet(name, pixels, answers, names, groups=named)
+    return ImageSet(name, pixels, answers, names, groups=groups)
 
 
 def _apart(tensor: Tensor, given: ArrayLike | Tensor) -> Tensor:

@@ -4,7 +4,6 @@ None of them is opened.
 """
 
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
@@ -93,7 +92,6 @@ def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
                     f"{nearest(name, class_names)}."
                 )
         chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
-        _check_has_classes(part, chosen)
     elif split == "val":
         raise TorchcapsError(
             f"{root} has no folder val to read; make folders train and val in it, or hold out "
@@ -111,18 +109,16 @@ def _whole(root: Path) -> list[Path]:
     home = root.resolve()
     classes = _folders(root, home)
     if _has_splits({path.name: path for path in classes}, home):
-        for part in classes:
-            _check_has_classes(part, _folders(part, home))
-        classes = [each for part in classes for each in _folders(part, home)]
+        of_parts = {part: _folders(part, home) for part in classes}
+        for part, found in of_parts.items():
+            if not found:
+                raise TorchcapsError(
+                    f"{part} holds no folder of a class, and of a picture without a class nothing "
+                    f"can be learnt or judged; sort its pictures into folders of classes, or take "
+                    f"it away."
+                )
+        classes = [each for found in of_parts.values() for each in found]
     return [path for each in classes for path in _pictures(each, home)]
-
-
-def _check_has_classes(part: Path, classes: Sequence[object]) -> None:
-    if not classes:
-        raise TorchcapsError(
-            f"{part} holds no folder of a class, and of a picture without a class nothing can be "
-            f"learnt or judged; sort its pictures into folders of classes, or take it away."
-        )
 
 
 def _has_splits(parts: dict[str, Path], home: Path) -> bool:

@@ -22,6 +22,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.folder import stacked
 from torchcaps.data.read.listed import FORMATS, inside
+from torchcaps.data.read.packed import whole
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError, short
 
@@ -124,13 +125,8 @@ def _lines(path: Path, fields: int) -> list[list[str]]:
     """What tabs part in each line that is not empty; at least so many fields."""
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; unpack the whole archive.")
-    if path.stat().st_size > MOST_BYTES:
-        raise TorchcapsError(
-            f"{path} has {path.stat().st_size} bytes, where at most {MOST_BYTES} belong; it is "
-            f"another file."
-        )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = whole(path, most=MOST_BYTES).decode()
     except UnicodeDecodeError:
         raise TorchcapsError(f"{path} is no text; it is damaged: unpack it again.") from None
     rows = [line.split("\t") for line in text.splitlines() if line.strip()]
