@@ -6,21 +6,19 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
+from torchcaps.tasks.evaluation import Evaluation
 from torchcaps.train.run import write_whole
-
-if TYPE_CHECKING:
-    from torchcaps.tasks.evaluate import Evaluation
 
 __all__ = ["check_path", "write_predictions"]
 
 
-def write_predictions(found: "Evaluation", path: str | os.PathLike[str]) -> None:
+def write_predictions(found: Evaluation, path: str | os.PathLike[str]) -> None:
     """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
     or CSV by the ending.
 
@@ -41,7 +39,7 @@ def check_path(path: Path) -> None:
     _writer(path)
 
 
-def _writer(path: Path) -> Callable[["Evaluation"], str]:
+def _writer(path: Path) -> Callable[[Evaluation], str]:
     """How to write this file; a sentence when it could not be written."""
     writers = {".jsonl": _json_lines, ".csv": _csv}
     if path.suffix not in writers:
@@ -55,7 +53,7 @@ def _writer(path: Path) -> Callable[["Evaluation"], str]:
     return writers[path.suffix]
 
 
-def _rows(found: "Evaluation") -> list[dict[str, Any]]:
+def _rows(found: Evaluation) -> list[dict[str, Any]]:
     names = _names(found)
 
     def named(classes: Tensor) -> str:
@@ -76,7 +74,7 @@ def _rows(found: "Evaluation") -> list[dict[str, Any]]:
     ]
 
 
-def _names(found: "Evaluation") -> list[str]:
+def _names(found: Evaluation) -> list[str]:
     return [_in_utf8(name) for name in found.class_names]
 
 
@@ -85,11 +83,11 @@ def _in_utf8(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def _json_lines(found: "Evaluation") -> str:
+def _json_lines(found: Evaluation) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(found))
 
 
-def _csv(found: "Evaluation") -> str:
+def _csv(found: Evaluation) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     rows = _rows(found)
