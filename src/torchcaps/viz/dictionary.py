@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
 
 __all__ = ["TreeImages", "draw_dictionary"]
 
@@ -58,10 +58,7 @@ def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
                 side = SHARE * ROW
                 left = FIRST + column * STEP
                 axes = figure.add_axes((left, low, side / WIDTH, side / tall))
-                pixels = pixels.detach().float().cpu().clamp(0, 1)
-                shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
-                axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-                axes.set(xticks=[], yticks=[])
+                show(axes, pixels)
                 if column == 0 and at == 0:
                     axes.set_title("overlap", fontsize=7, color=MUTED, pad=2)
                 for spine in axes.spines.values():

@@ -5,10 +5,12 @@ import os
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
+from torch import Tensor
 
 from torchcaps._paths import beside, path_of
 from torchcaps._printable import printable
@@ -27,6 +29,7 @@ __all__ = [
     "check_figure_file",
     "cut_to",
     "new_figure",
+    "show",
     "to_svg",
     "write_figure",
 ]
@@ -84,6 +87,15 @@ def cut_to(text: str, width: float, size: float) -> str:
     while text and is_wide(f"{text}…"):
         text = text[:-1]
     return f"{text}…"
+
+
+def show(axes: Axes, pixels: Tensor) -> None:
+    """Draw an image [c, h, w], cut to [0, 1]: three channels are colours, of any other number, a
+    stereo pair say, it is the mean."""
+    pixels = pixels.detach().float().cpu().clamp(0, 1)
+    shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
+    axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
 
 
 def to_svg(figure: Figure) -> str:

@@ -21,7 +21,7 @@ from torchcaps.viz.layered import (
     longest,
     strongest,
 )
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, cut_to, new_figure
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, cut_to, new_figure, show
 
 __all__ = ["draw_parse_tree"]
 
@@ -70,10 +70,7 @@ def draw_parse_tree(
         full_bar = draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) + 0.02)
         picture = figure.add_axes((0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band)))
-        pixels = image.detach().float().cpu()
-        # Colour is three channels; of any other number, a stereo pair say, the mean is shown.
-        shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
-        picture.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        show(picture, image)
         picture.axis("off")
         notes = figure.add_axes((0.32, 0.02, 0.66, 1.0 / (height + band)))
         notes.axis("off")

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import matplotlib
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
 
 __all__ = ["draw_perturbations"]
 
@@ -44,11 +43,12 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
         figure = new_figure(tall)
         for d in range(size):
             # One picture a row, its drawings side by side.
-            row = torch.cat(list(drawn[d].detach().float().cpu()), -1)
+            row = torch.cat(list(drawn[d]), -1)
             share = cell * height / width / tall
             low = 1 - HEAD / tall - (d + 1) * share
             axes = figure.add_axes((FIRST, low, 1 - FIRST, share))
-            _show(axes, row)
+            show(axes, row)
+            axes.axis("off")
             figure.text(FIRST - 0.02, low + share / 2, f"{d}", ha="right", va="center", fontsize=7)
         top = 1 - HEAD / tall
         for k, step in enumerate(steps):
@@ -57,7 +57,8 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             figure.text(x, top + 0.01, label, ha="center", va="bottom", fontsize=5.5, color=MUTED)
         side = 0.8 * HEAD
         axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
-        _show(axes, image.detach().float().cpu())
+        show(axes, image)
+        axes.axis("off")
         figure.text(
             FIRST,
             1 - 0.35 * HEAD / tall,
@@ -67,11 +68,3 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             color=INK,
         )
     return figure
-
-
-def _show(axes: Axes, pixels: Tensor) -> None:
-    """Colour is three channels; of any other number the mean is shown."""
-    pixels = pixels.clamp(0, 1)
-    shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
-    axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.axis("off")

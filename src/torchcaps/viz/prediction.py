@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps._printable import printable
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure, show
 
 __all__ = ["Shown", "draw_predictions"]
 
@@ -70,11 +70,7 @@ def _draw_image(
     figure: Figure, pixels: Tensor, left: float, high: float, tall: float, caption: str
 ) -> None:
     axes = figure.add_axes((left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall))
-    pixels = pixels.detach().float().cpu().clamp(0, 1)
-    # Colour is three channels; of any other number, a stereo pair say, the mean is shown.
-    shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
-    axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.set(xticks=[], yticks=[])
+    show(axes, pixels)
     axes.set_xlabel(caption, fontsize=7, color=MUTED)
     for spine in axes.spines.values():
         spine.set_linewidth(0.5)

@@ -20,6 +20,7 @@ from torchcaps.viz.palette import (
     check_drawn,
     in_legend,
     new_figure,
+    show,
 )
 
 __all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
@@ -144,19 +145,17 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     tall = cell * len(images) + 0.3
     with matplotlib.rc_context(STYLE):
         figure = new_figure(tall)
-        for k, pixels in enumerate(images.detach().float().cpu().clamp(0, 1)):
-            grey = (pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)).numpy()
+        for k, pixels in enumerate(images):
             for column, name in enumerate(["image", *maps]):
                 side = 0.94 * cell
                 low = tall - 0.3 - (k + 1) * cell
                 left = (WIDTH - columns * cell) / 2 + column * cell
                 axes = figure.add_axes((left / WIDTH, low / tall, side / WIDTH, side / tall))
-                axes.imshow(grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+                show(axes, pixels)
                 if column:
                     heat = maps[name][k].detach().float().cpu()
                     share = (heat / heat.max().clamp(min=torch.finfo(heat.dtype).tiny)).numpy()
                     axes.imshow(share, cmap="inferno", vmin=0, vmax=1, alpha=0.55)
-                axes.set(xticks=[], yticks=[])
                 if k == 0:
                     axes.set_title(printable(name, keep=""), fontsize=7, color=INK, pad=3)
     return figure
