@@ -52,8 +52,7 @@ def draw_activity(activity: Activity) -> Figure:
         axes.set_ylim(-0.5, len(layers) - 0.5)
         axes.set_xlabel("length (line: ± one standard deviation over the images)", fontsize=7.5)
         axes.tick_params(length=0)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 

@@ -66,8 +66,7 @@ def draw_intervals(
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_yticks([])
         axes.set_xlabel(f"{label} (dot: mean, line: 95 % interval, ticks: seeds)", fontsize=7.5)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 

@@ -66,8 +66,7 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlabel("entropy of the trees in bit (grey: a tree an image)", fontsize=7.5)
         axes.tick_params(length=0)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 
@@ -116,8 +115,7 @@ def draw_couplings_histogram(
             axes.set_xlim(0, 1)
             axes.set_title(title, fontsize=7.5, loc="left", pad=2)
             axes.tick_params(length=2, labelsize=7, labelbottom=k == len(rows) - 1)
-            for side in ("top", "right"):
-                axes.spines[side].set_visible(False)
+            axes.spines[["top", "right"]].set_visible(False)
             if k == 0 and len(found) > 1:
                 axes.legend(fontsize=6.5, frameon=False)
         figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)

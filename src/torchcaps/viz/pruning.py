@@ -173,5 +173,4 @@ def _plain(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=7.5, loc="left", pad=2)
     axes.tick_params(length=2, labelsize=7)
     axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
