@@ -13,7 +13,7 @@ from torchcaps.study.same import trained_in, trains
 from torchcaps_claims.claim import Claim, claims
 from torchcaps_claims.comparable import why_incomparable
 from torchcaps_claims.job import Job
-from torchcaps_claims.judges import WITH_ITSELF, WITHIN_A_SET, judge_and_read
+from torchcaps_claims.judges import JUDGES, judge_and_read
 from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
@@ -147,7 +147,8 @@ def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, 
     """A width at a time, since a narrow network is not compared with a wide one. Where a statement
     compares networks on one data set at a time, each set has its own width. A network that has no
     width stands beside those of any where each is compared with itself."""
-    if claim.id in WITHIN_A_SET:
+    entry = JUDGES.get(claim.id)
+    if entry is not None and entry.within_a_set:
         sets = {record.recipe["data"] for record in smaller.values()}
         of_sets = [
             _by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data})[0]
@@ -156,7 +157,7 @@ def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, 
         yield dict(ChainMap(*of_sets))
         return
     widths = _by_width(smaller)
-    if claim.id in WITH_ITSELF:
+    if entry is not None and entry.with_itself:
         without = {name: record for name, record in smaller.items() if not _has_width(record)}
         widths = [alike | without for alike in widths]
     yield from widths

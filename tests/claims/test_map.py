@@ -16,7 +16,7 @@ from torchcaps.models import create_model
 from torchcaps.train.loss import loss_parts
 from torchcaps.types import Output
 from torchcaps_claims import claims, find_claim, listed_claims, plan_of
-from torchcaps_claims.judges import tsai_curves
+from torchcaps_claims.judges import JUDGES
 from torchcaps_claims.looks import looks_of
 from torchcaps_claims.narrow import NARROW
 from torchcaps_claims.plan import WORDS, Plan
@@ -281,7 +281,7 @@ def test_a_spread_loss_beside_others_comes_to_its_whole_margin():
 
 def test_epochs_log_what_judges_of_curves_read():
     """Without images held out they would have another name, and no judge would find them."""
-    names = [name for name, judge in tsai_curves.JUDGES.items() if judge]
+    names = [name for name in JUDGES if name.startswith("tsai2020-")]
     jobs = [job for name in names for job in plan_of(find_claim(name)).jobs]
     assert {job.train for job in jobs} >= {"cifar10", "diverse-multi-mnist"}
     assert [job.model for job in jobs if not job.recipe().validation_share] == []

@@ -1,18 +1,19 @@
 """Statements judged by records: for each the systems, the statistic and the test of its row.
 
-A module a paper, or a part of one; its `JUDGES`, at the end, is the table: one more statement is
-one more function and its line there. A judge gets the records that name its statement, and returns
-None while they do not hold what the row asks for. Where a statement speaks of several cells, the
-verdict shows the cell that decides it. A seed that diverged keeps a statement open, unless its
-judge counts it. A statement without a judge has no verdict, whatever was run.
+A module a paper; one more statement is one more function, which `@judge` enters under its name. A
+judge gets the records that name its statement, and returns None while they do not hold what the row
+asks for. Where a statement speaks of several cells, the verdict shows the cell that decides it. A
+seed that diverged keeps a statement open, unless its judge counts it. A statement without a judge
+has no verdict, whatever was run.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from torchcaps.study.record import Record
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.judges import (
+
+# Each enters its judges.
+from torchcaps_claims.judges import (  # noqa: F401
     gu,
     gu_affine,
     gu_compactness,
@@ -29,34 +30,10 @@ from torchcaps_claims.judges import (
 )
 from torchcaps_claims.judges.evidence import Evidence
 from torchcaps_claims.judges.rules import left_open
+from torchcaps_claims.judges.table import JUDGES
 from torchcaps_claims.verdict import StatementVerdict
 
-__all__ = ["JUDGES", "WITHIN_A_SET", "WITH_ITSELF", "judge_and_read", "judge_statement"]
-
-Judge = Callable[[Claim, Evidence], StatementVerdict | None]
-
-JUDGES: Mapping[str, Judge] = MappingProxyType(
-    {
-        **mitterreiter.JUDGES,
-        **peer.JUDGES,
-        **peer_curves.JUDGES,
-        **peer_opposites.JUDGES,
-        **gu.JUDGES,
-        **gu_affine.JUDGES,
-        **gu_compactness.JUDGES,
-        **gu_drawing.JUDGES,
-        **tsai.JUDGES,
-        **tsai_curves.JUDGES,
-        **renzulli.JUDGES,
-        **renzulli_loss.JUDGES,
-        **renzulli_trees.JUDGES,
-    }
-)
-
-# Statements that compare no network with another: they may rest on narrow and on wide ones at once.
-WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_loss.WITH_ITSELF | renzulli_trees.WITH_ITSELF
-# Statements that compare networks on one data set at a time.
-WITHIN_A_SET = gu.WITHIN_A_SET
+__all__ = ["JUDGES", "judge_and_read", "judge_statement"]
 
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:
@@ -69,11 +46,10 @@ def judge_and_read(
     claim: Claim, records: Iterable[Record]
 ) -> tuple[StatementVerdict | None, tuple[Record, ...]]:
     """The same, and those of the records on which the verdict rests."""
-    judge = JUDGES.get(claim.id)
-    if judge is None:
+    if claim.id not in JUDGES:
         return None, ()
     evidence = Evidence(records)
-    verdict = judge(claim, evidence)
+    verdict = JUDGES[claim.id].judge(claim, evidence)
     # Those that did not diverge may be the better ones.
     if verdict is not None and verdict.word != "undecided" and evidence.left_out:
         seeds = "1 seed" if evidence.left_out == 1 else f"{evidence.left_out} seeds"

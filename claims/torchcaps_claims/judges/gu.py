@@ -5,7 +5,7 @@ A network may be right on more pairs of digits by having learnt sooner, so a red
 nothing of one that is below the worst network of Table 4.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import mean
 from typing import Any
@@ -14,9 +14,8 @@ from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.gu_affine import KERNELS, NO_SQUASH, robuster
 from torchcaps_claims.judges.rules import Cell, confirming, each, joined, minus, times
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict, StatementWord
-
-__all__ = ["JUDGES", "WITHIN_A_SET"]
 
 AFF_DR, CAPSNET, NOR = "gu_aff_capsnet_dr", "gu_capsnet", "gu_capsnet_nor"
 AVG, FC, LK = "convnet_avg", "convnet_fc", "gu_convnet_fc_lk"
@@ -63,6 +62,7 @@ def _loss(model: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"loss": "binary"} if is_softmax else {}), **chosen}
 
 
+@judge("gu2021-q-all-components-help-multimnist")
 def _all_components_help(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Each change costs accuracy, and shared matrices cost the most of it."""
     whole = _overlaid(evidence, CAPSNET)
@@ -81,6 +81,7 @@ def _all_components_help(claim: Claim, evidence: Evidence) -> StatementVerdict |
     return joined(drops, confirming(largest))
 
 
+@judge("gu2021-q-recon-need-not-be-conditional")
 def _drawing_need_not_know(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     unmasked = _overlaid(evidence, CAPSNET, mask="none")
     gain = _more_right(unmasked, _overlaid(evidence, CAPSNET, decoder=False), evidence)
@@ -89,16 +90,19 @@ def _drawing_need_not_know(claim: Claim, evidence: Evidence) -> StatementVerdict
     return each(claim, [gain, replace(same, side="within", threshold=within)])
 
 
+@judge("gu2021-q-margin-beats-bce")
 def _margin_beats_binary(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     binary = _overlaid(evidence, CAPSNET, loss="binary")
     return each(claim, [_more_right(_overlaid(evidence, CAPSNET), binary, evidence)])
 
 
+@judge("gu2021-q-avg-bad-for-overlap")
 def _avg_bad_for_overlap(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     gain = _more_right(_overlaid(evidence, CAPSNET), _overlaid(evidence, AVG), evidence)
     return each(claim, [gain])
 
 
+@judge("gu2021-q-fc-lk-beats-capsnet")
 def _large_kernels_beat(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Four sizes of the training set and five kernels; a reduced protocol has one size."""
     sizes = (SMALLER,) if evidence.is_reduced else ALL_SIZES
@@ -113,10 +117,12 @@ def _large_kernels_beat(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return each(claim, cells, corrected=True)
 
 
+@judge("gu2021-q-recon-enhances-convnet")
 def _drawing_enhances(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _enhances(claim, evidence, {"reconstruction": True})
 
 
+@judge("gu2021-q-margin-enhances-convnet")
 def _margin_enhances(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _enhances(claim, evidence, {"margin": True})
 
@@ -131,6 +137,7 @@ def _enhances(
     return each(claim, cells, corrected=True)
 
 
+@judge("gu2021-q-capacity-explains-multimnist")
 def _capacity_explains(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Routing and matrices of one's own fit the training images better, and a wide network that
     shares them is behind by less than half of what sharing costs."""
@@ -144,6 +151,7 @@ def _capacity_explains(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return joined(each(claim, fits), each(claim, [behind], one_sided=False))
 
 
+@judge("gu2021-q-no-single-convnet", within_a_set=True)
 def _no_single_convnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """In each of three tasks some ConvNet is better than CapsNet, and none is in all three.
     Contradicted by one that is, or by a task in which every one is worse. Three of them have no
@@ -180,18 +188,3 @@ def _no_single_convnet(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return StatementVerdict(
         word, shown.interval(), shown.side, shown.threshold, open_because=because
     )
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "gu2021-q-all-components-help-multimnist": _all_components_help,
-    "gu2021-q-recon-need-not-be-conditional": _drawing_need_not_know,
-    "gu2021-q-margin-beats-bce": _margin_beats_binary,
-    "gu2021-q-avg-bad-for-overlap": _avg_bad_for_overlap,
-    "gu2021-q-fc-lk-beats-capsnet": _large_kernels_beat,
-    "gu2021-q-recon-enhances-convnet": _drawing_enhances,
-    "gu2021-q-margin-enhances-convnet": _margin_enhances,
-    "gu2021-q-capacity-explains-multimnist": _capacity_explains,
-    "gu2021-q-no-single-convnet": _no_single_convnet,
-}
-
-WITHIN_A_SET = frozenset({"gu2021-q-no-single-convnet"})

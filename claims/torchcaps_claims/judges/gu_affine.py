@@ -7,7 +7,7 @@ network that is ahead on moved digits, and on clean ones too, shows nothing of i
 have learnt more of both.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import mean
 from typing import Any
@@ -25,10 +25,11 @@ from torchcaps_claims.judges.rules import (
     slopes,
     times,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.sizes import parameters_of
 from torchcaps_claims.verdict import Side, StatementVerdict
 
-__all__ = ["JUDGES", "robuster"]
+__all__ = ["robuster"]
 
 AFF, AFF_DR, CAPSNET, NOR = "gu_aff_capsnet", "gu_aff_capsnet_dr", "gu_capsnet", "gu_capsnet_nor"
 AVG, FC = "convnet_avg", "convnet_fc"
@@ -98,6 +99,7 @@ def robuster(
     return Cell(gain, side, threshold, open_because=because)
 
 
+@judge("gu2021-q-convnet-avg-beats-capsnet")
 def _avg_beats_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     assert parameters_of(AVG) < parameters_of(CAPSNET)
     more = claim.conditions["threshold"]
@@ -105,11 +107,13 @@ def _avg_beats_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return each(claim, [gain], one_sided=False)
 
 
+@judge("gu2021-q-capsnet-beats-convnet-fc")
 def _capsnet_beats_fc(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     assert parameters_of(CAPSNET) < parameters_of(FC)
     return each(claim, [robuster(evidence, (CAPSNET, {}), (FC, {}), stops=True)])
 
 
+@judge("gu2021-q-convnet-avg-beats-aff-capsnet")
 def _avg_beats_aff_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     variants: tuple[dict[str, Any], ...] = (
         {},
@@ -122,6 +126,7 @@ def _avg_beats_aff_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict
     return each(claim, gains, corrected=True)
 
 
+@judge("gu2021-q-dr-harms-affine")
 def _routing_harms(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     shared = robuster(evidence, (AFF, {}), (AFF_DR, {}))
     own = robuster(evidence, (NOR, {}), (CAPSNET, {}), stops=True)
@@ -130,6 +135,7 @@ def _routing_harms(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [own]) if found is None and own.open_because else found
 
 
+@judge("gu2021-q-shared-helps-affine")
 def _sharing_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     to_the_end, stopped = (
         robuster(evidence, (AFF, {}), (NOR, {}), stops=stops) for stops in (False, True)
@@ -141,6 +147,7 @@ def _sharing_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [to_the_end, stopped], corrected=True)
 
 
+@judge("gu2021-q-squash-helps-affine")
 def _squash_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     fitted = [
         evidence.values(
@@ -151,6 +158,7 @@ def _squash_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [robuster(evidence, (AFF, {}), (AFF, NO_SQUASH)), Cell(minus(*fitted))])
 
 
+@judge("gu2021-q-recon-neutral-affine")
 def _drawing_is_neutral(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     plain: System = (AFF, {})
     undrawn, within = (AFF, {"decoder": False}), claim.conditions["threshold"]
@@ -158,10 +166,12 @@ def _drawing_is_neutral(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return each(claim, [neutral, robuster(evidence, (AFF, {"mask": "none"}), plain)])
 
 
+@judge("gu2021-q-margin-slightly-harms")
 def _margin_harms(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [robuster(evidence, (AFF, {"loss": "cross_entropy"}), (AFF, {}))])
 
 
+@judge("gu2021-q-large-kernels-help")
 def _large_kernels_help(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [_steeper(evidence, model) for model in (CAPSNET, FC, AVG)])
 
@@ -183,6 +193,7 @@ def _steeper(evidence: Evidence, model: str) -> Cell:
     return Cell(gain, open_because=because)
 
 
+@judge("gu2021-q-convnet-avg-every-kernel")
 def _avg_every_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         robuster(evidence, *((model, {"kernel": k}) for model in (AVG, CAPSNET, FC)))
@@ -191,6 +202,7 @@ def _avg_every_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return each(claim, cells, corrected=True)
 
 
+@judge("gu2021-q-fc-gap-is-kernel")
 def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At equal kernels less than half of the gap is left; contradicted at the larger alone. Where
     there is no gap to explain it is open."""
@@ -213,6 +225,7 @@ def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return left_open(found, is_gap.open_because or "there is no gap to explain")
 
 
+@judge("gu2021-q-groups-no-effect")
 def _groups_do_nothing(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     within = claim.conditions["threshold"]
     others = [(AFF, {"types": types, "d_primary": 256 // types}) for types in (8, 16, 64)]
@@ -220,19 +233,3 @@ def _groups_do_nothing(claim: Claim, evidence: Evidence) -> StatementVerdict | N
         robuster(evidence, other, (AFF, {}), side="within", threshold=within) for other in others
     ]
     return each(claim, cells, corrected=True)
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "gu2021-q-convnet-avg-beats-capsnet": _avg_beats_capsnet,
-    "gu2021-q-capsnet-beats-convnet-fc": _capsnet_beats_fc,
-    "gu2021-q-convnet-avg-beats-aff-capsnet": _avg_beats_aff_capsnet,
-    "gu2021-q-dr-harms-affine": _routing_harms,
-    "gu2021-q-shared-helps-affine": _sharing_helps,
-    "gu2021-q-squash-helps-affine": _squash_helps,
-    "gu2021-q-recon-neutral-affine": _drawing_is_neutral,
-    "gu2021-q-margin-slightly-harms": _margin_harms,
-    "gu2021-q-large-kernels-help": _large_kernels_help,
-    "gu2021-q-convnet-avg-every-kernel": _avg_every_kernel,
-    "gu2021-q-fc-gap-is-kernel": _gap_is_kernel,
-    "gu2021-q-groups-no-effect": _groups_do_nothing,
-}

@@ -1,13 +1,10 @@
 """Statements of [gu2021] §3.3 about semantic compactness, factor by factor."""
 
-from collections.abc import Callable, Mapping
-
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.rules import Cell, each, minus
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES"]
 
 CR, CR_SF, R, CAPSNET = "gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r", "gu_capsnet"
 FACTORS = ("rotation", "trans-x", "trans-y", "scale", "shear-x", "shear-y")
@@ -25,21 +22,17 @@ def _differences(
     return each(claim, cells, corrected=True)
 
 
+@judge("gu2021-q-cr-and-squash-semantic")
 def _drawing_and_squash(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _differences(claim, evidence, "mnist", ((CR, R), (CR_SF, CR)))
 
 
+@judge("gu2021-q-dr-reduces-compactness")
 def _routing_reduces(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _differences(claim, evidence, "mnist", ((CR_SF, CAPSNET),))
 
 
+@judge("gu2021-q-compactness-fmnist")
 def _order_on_fashion(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     pairs = ((CR, R), (CR_SF, CR), (CR_SF, CAPSNET))
     return _differences(claim, evidence, "fashion-mnist", pairs)
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "gu2021-q-cr-and-squash-semantic": _drawing_and_squash,
-    "gu2021-q-dr-reduces-compactness": _routing_reduces,
-    "gu2021-q-compactness-fmnist": _order_on_fashion,
-}

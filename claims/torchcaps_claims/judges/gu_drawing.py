@@ -1,18 +1,16 @@
 """Statements of [gu2021] §3.3 about what decoders see and draw."""
 
-from collections.abc import Callable, Mapping
-
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.rules import Cell, each, left_open, minus
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES"]
 
 CAPSNET, CR, R = "gu_capsnet", "gu_convnet_cr", "gu_convnet_r"
 ALL = 100.0  # percent
 
 
+@judge("gu2021-q-cr-separates-classes")
 def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """By the silhouette, and every point nearest to the centroid of its class; contradicted where
     that fails in most seeds."""
@@ -34,14 +32,9 @@ def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return found
 
 
+@judge("gu2021-q-perturbation-range")
 def _perturbation_range(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """How many times as far the drawing changes, seed by seed."""
     ours, theirs = (evidence.values("change.0.2", model, data="mnist") for model in (CAPSNET, R))
     ratio = {seed: ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)}
     return each(claim, [Cell(ratio, "greater", claim.conditions["threshold"])], one_sided=False)
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "gu2021-q-perturbation-range": _perturbation_range,
-    "gu2021-q-cr-separates-classes": _separates_classes,
-}

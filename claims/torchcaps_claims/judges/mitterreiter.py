@@ -6,20 +6,18 @@ The paper trains until 99.2 % are right. Of a shorter training those seeds count
 two points of it.
 """
 
-from collections.abc import Mapping
 from itertools import pairwise
 from statistics import fmean
 
 from torchcaps.study.intervals import Interval, share_bounds
 from torchcaps_claims.claim import Claim, find_claim
-from torchcaps_claims.judges.at_the_stop import Judge, near_the_stop
+from torchcaps_claims.judges.at_the_stop import near_the_stop
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.mitterreiter_twins import (
     AFFNIST,
     GRID,
     LEAST_ARCHITECTURES,
     NET,
-    deaths_explain,
     of_moved,
 )
 from torchcaps_claims.judges.rules import (
@@ -35,9 +33,8 @@ from torchcaps_claims.judges.rules import (
     one_of,
     slopes,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict, word_of
-
-__all__ = ["JUDGES"]
 
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
 # Routings between the first and the last.
@@ -52,6 +49,8 @@ REVIVED = 0.01  # as many dead capsules may come back
 STATED = ("rotation 20°", "shear 10°", "scale 0.8", "translation 4 px")
 
 
+@judge("mitt2023-q-routing-almost-static")
+@near_the_stop
 def _almost_static(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """By dys, which is dyr times the targets that are alive. Where dyr is below the printed one, a
     higher dys says that fewer are dead."""
@@ -79,6 +78,8 @@ def _printed(name: str) -> float:
     return value
 
 
+@judge("mitt2023-q-last-layer-more-dynamic")
+@near_the_stop
 def _last_more_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(
         claim,
@@ -94,6 +95,8 @@ def _last_more_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     )
 
 
+@judge("mitt2023-q-all-affnist-models-similar")
+@near_the_stop
 def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Every routing strictly between the first and the last, of at least twelve architectures."""
 
@@ -115,6 +118,8 @@ def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, cells, one_sided=False, corrected=True)
 
 
+@judge("mitt2023-q-cifar10-worse-dynamics")
+@near_the_stop
 def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     layers = range(1, LAYERS)
     colour = mean_of(evidence.values(f"dyr.{k}", NET, data="cifar10") for k in layers)
@@ -122,6 +127,8 @@ def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return each(claim, [Cell(colour, "less", against=digits)])
 
 
+@judge("mitt2023-q-primecaps-always-active")
+@near_the_stop
 def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At 0.1, and at 0.2, the largest of the row: the larger it is, the fewer are active. Where a
     seed has no rate at 0.2, its mean length m tells the least that it may be: lengths are one at
@@ -136,10 +143,14 @@ def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict
     return left_open(usual, "its row asks for thresholds up to 0.2, where it is not certain")
 
 
+@judge("mitt2023-q-cas-declines")
+@near_the_stop
 def _cas_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _declines(claim, evidence, "cas", range(1, LAYERS - 1))
 
 
+@judge("mitt2023-q-cns-declines")
+@near_the_stop
 def _cns_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _declines(claim, evidence, "cns", range(1, LAYERS))
 
@@ -154,6 +165,8 @@ def _declines(
     return each(claim, cells, corrected=True)
 
 
+@judge("mitt2023-q-dead-increase-with-depth")
+@near_the_stop
 def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More deaths in the fourth layer than in the first, and no layer with fewer than the one
     below it: such a step lets the statement fail and need not be shown."""
@@ -164,6 +177,8 @@ def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return falling[0] if falling else whole
 
 
+@judge("mitt2023-q-output-layer-no-dead")
+@near_the_stop
 def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Exactly none in every seed; fails where more than half of the seeds have one."""
     dead = of_moved(evidence, f"cds.{LAYERS}")
@@ -177,6 +192,8 @@ def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return StatementVerdict("holds" if holds else "undecided", ours, "within", 0.0)
 
 
+@judge("mitt2023-q-active-less-than-classes")
+@near_the_stop
 def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The sentence says what follows where fewer are active: where as many are as there are
     classes, or more, it is neither shown nor contradicted."""
@@ -186,6 +203,8 @@ def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return left_open(found, "no fewer capsules are active than there are classes")
 
 
+@judge("mitt2023-q-uniform-routing-better")
+@near_the_stop
 def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On affNIST and on CIFAR-10, at equal epochs."""
     digits = minus(
@@ -199,6 +218,8 @@ def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return each(claim, [Cell(digits), Cell(colour)], corrected=True)
 
 
+@judge("mitt2023-q-rba-causes-deaths")
+@near_the_stop
 def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     uniform = {k: of_moved(evidence, f"cdr.{k}", routing="uniform") for k in range(2, LAYERS)}
     excess = each(claim, [Cell(minus(of_moved(evidence, "cdr.4"), uniform[4]))])
@@ -208,6 +229,8 @@ def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict
     return joined(excess, none_dead)
 
 
+@judge("mitt2023-q-mhsa-no-vanishing")
+@near_the_stop
 def _attention_lives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Fewer deaths, layers below the classes together, than by routing; which weights go on
     learning is shown without training, in tests/theory/test_own_weights.py."""
@@ -219,6 +242,8 @@ def _attention_lives(claim: Claim, evidence: Evidence) -> StatementVerdict | Non
     return each(claim, [Cell(minus(routed, attended))])
 
 
+@judge("mitt2023-q-correlation-decreases")
+@near_the_stop
 def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Every kind of change and every layer below the classes. It holds only where digits were also
     turned upside down, where some look like themselves again."""
@@ -234,6 +259,8 @@ def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict
     return left_open(found, "no digits were turned upside down")
 
 
+@judge("mitt2023-q-primecaps-not-invariant")
+@near_the_stop
 def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """One of the changes is enough; all of them are needed to contradict it."""
     limit = claim.conditions["threshold"]
@@ -242,6 +269,8 @@ def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict
     )
 
 
+@judge("mitt2023-q-parse-trees-not-dynamic")
+@near_the_stop
 def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """By dyr, from which the paper argues, and by a distance of ours, which does not contradict it
     alone."""
@@ -258,6 +287,8 @@ def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return joined(distance, rates)
 
 
+@judge("mitt2023-q-different-tree-similar-image")
+@near_the_stop
 def _different_tree(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The paper says that it can happen; that it happens seldom does not contradict it."""
     cell = Cell(of_moved(evidence, "share_as_far"), "greater", claim.conditions["threshold"])
@@ -269,6 +300,8 @@ def _different_tree(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     )
 
 
+@judge("mitt2023-q-depth-limited-by-deaths")
+@near_the_stop
 def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     def of(name: str, n: int, data: str, routing: str) -> Values:
         chosen = {"widths": ",".join(["16"] * (n - 1)), "routing": routing}
@@ -289,6 +322,8 @@ def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return joined(*parts)
 
 
+@judge("mitt2023-q-no-dedicated-entity")
+@near_the_stop
 def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of every layer below the classes, on images that tell which parts they show. The thresholds
     are ours, so it holds only where it does by those that find most."""
@@ -312,6 +347,8 @@ def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return left_open(by_ours, "it does not hold by other thresholds")
 
 
+@judge("mitt2023-q-does-not-scale")
+@near_the_stop
 def _does_not_scale(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """By how much more the best capsule network trails the plain one where images are harder than
     digits. Each set has a best one of its own, which can only bring it nearer."""
@@ -329,6 +366,8 @@ def _does_not_scale(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return each(claim, cells, corrected=True)
 
 
+@judge("mitt2023-q-dead-never-revives")
+@near_the_stop
 def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of the dead capsules at the ends of all epochs but the last, the share of those that live at
     the end of a later one. Where none was dead nothing is decided."""
@@ -350,31 +389,3 @@ def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     ours = Interval(revived / dead if dead else 0.0, low, high, seeds)
     word = word_of(ours, "less", REVIVED, claim.conditions["n_seeds_min"])
     return StatementVerdict(word, ours, "less", REVIVED)
-
-
-_JUDGES: Mapping[str, Judge] = {
-    "mitt2023-q-routing-almost-static": _almost_static,
-    "mitt2023-q-last-layer-more-dynamic": _last_more_dynamic,
-    "mitt2023-q-all-affnist-models-similar": _all_similar,
-    "mitt2023-q-cifar10-worse-dynamics": _worse_on_cifar,
-    "mitt2023-q-primecaps-always-active": _primary_always_active,
-    "mitt2023-q-cas-declines": _cas_declines,
-    "mitt2023-q-cns-declines": _cns_declines,
-    "mitt2023-q-dead-increase-with-depth": _dead_increase,
-    "mitt2023-q-output-layer-no-dead": _no_dead_class,
-    "mitt2023-q-active-less-than-classes": _fewer_than_classes,
-    "mitt2023-q-uniform-routing-better": _uniform_better,
-    "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
-    "mitt2023-q-mhsa-no-vanishing": _attention_lives,
-    "mitt2023-q-deaths-explain-uniform-gain": deaths_explain,
-    "mitt2023-q-depth-limited-by-deaths": _depth_limited,
-    "mitt2023-q-correlation-decreases": _correlation_decreases,
-    "mitt2023-q-no-dedicated-entity": _none_dedicated,
-    "mitt2023-q-primecaps-not-invariant": _primary_not_invariant,
-    "mitt2023-q-parse-trees-not-dynamic": _not_dynamic,
-    "mitt2023-q-does-not-scale": _does_not_scale,
-    "mitt2023-q-dead-never-revives": _never_revives,
-    "mitt2023-q-different-tree-similar-image": _different_tree,
-}
-
-JUDGES: Mapping[str, Judge] = {name: near_the_stop(judge) for name, judge in _JUDGES.items()}

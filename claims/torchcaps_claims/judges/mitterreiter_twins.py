@@ -9,13 +9,15 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from torchcaps_claims.claim import Claim
+from torchcaps_claims.judges.at_the_stop import near_the_stop
 from torchcaps_claims.judges.evidence import Evidence, Values, known_fields
 from torchcaps_claims.judges.rules import Cell, each, joined, left_open, mean_of, minus, times
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.narrow import widths_alive
 from torchcaps_claims.ranks import rank_test
 from torchcaps_claims.verdict import StatementVerdict, StatementWord
 
-__all__ = ["AFFNIST", "GRID", "LEAST_ARCHITECTURES", "NET", "deaths_explain", "of_moved"]
+__all__ = ["AFFNIST", "GRID", "LEAST_ARCHITECTURES", "NET", "of_moved"]
 
 NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
 AFFNIST = ("affnist", "affnist-style")
@@ -68,7 +70,9 @@ def _twins(evidence: Evidence, data: str) -> Iterator[_Twins]:
         )
 
 
-def deaths_explain(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@judge("mitt2023-q-deaths-explain-uniform-gain")
+@near_the_stop
+def _deaths_explain(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On affNIST and on CIFAR-10 each: over architectures the gain goes with the deaths, and
     without the dead capsules less than half of it is left."""
     parts: list[StatementVerdict | None] = []

@@ -1,6 +1,6 @@
 """Statements of [peer2022]: signs, and depth with and without a bias."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -16,10 +16,9 @@ from torchcaps_claims.judges.rules import (
     left_open,
     minus,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.setups import SIGN_LOSS
 from torchcaps_claims.verdict import StatementVerdict, StatementWord, word_of
-
-__all__ = ["JUDGES"]
 
 ON_TRAINING = "accuracy@sign/train"
 SETS = ("mnist", "fashion-mnist")
@@ -47,6 +46,7 @@ def _deep(evidence: Evidence, model: str, n: int, data: str, *, bias: bool) -> V
     return evidence.values("accuracy", model, **chosen)
 
 
+@judge("peer2022-q-sign-not-learnable")
 def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Exactly one half of the symmetric set, in every seed of both networks; what is shown is the
     difference to it, in points."""
@@ -64,6 +64,7 @@ def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return StatementVerdict("holds" if enough else "undecided", ours, "within", 0.0, seeds)
 
 
+@judge("peer2022-q-sign-learnable-with-bias")
 def _sign_learnable_with_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     values = (
         evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="added", loss=SIGN_LOSS["loss"]),
@@ -73,6 +74,7 @@ def _sign_learnable_with_bias(claim: Claim, evidence: Evidence) -> StatementVerd
     return each(claim, cells, one_sided=False, corrected=True)
 
 
+@judge("peer2022-q-bias-enables-depth")
 def _bias_enables_depth(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(_deep(evidence, model, n, data, bias=True), "greater", claim.conditions["threshold"])
@@ -94,10 +96,12 @@ def _unless_later(
     return left_open(part, LATER)
 
 
+@judge("peer2022-q-depth-rba-nobias")
 def _dynamic_without_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _up_to(claim, evidence, DYNAMIC, trains=(2, 3), stays=(4, 5))
 
 
+@judge("peer2022-q-depth-em-nobias")
 def _em_without_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The seventh layer costs accuracy, the eighth and the ninth cost everything."""
     falls = each(
@@ -146,6 +150,7 @@ def _up_to(
     return joined(*parts)
 
 
+@judge("peer2022-q-bias-helps-generally")
 def _helps_generally(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(
@@ -161,6 +166,7 @@ def _helps_generally(claim: Claim, evidence: Evidence) -> StatementVerdict | Non
     return each(claim, cells, corrected=True)
 
 
+@judge("peer2022-q-symmetry-causes-depth-failure")
 def _symmetry_is_the_cause(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """With a bias more than five points above every odd control, at four and at five layers; not
     so where an odd control comes within one point of a network that learned with a bias."""
@@ -185,14 +191,3 @@ def _symmetry_is_the_cause(claim: Claim, evidence: Evidence) -> StatementVerdict
             return StatementVerdict("fails", gain.interval(), "greater", GAIN)
     gains = [Cell(minus(*pair), "greater", GAIN) for pair in pairs]
     return confirming(each(claim, gains, one_sided=False))
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "peer2022-q-sign-not-learnable": _sign_not_learnable,
-    "peer2022-q-sign-learnable-with-bias": _sign_learnable_with_bias,
-    "peer2022-q-bias-enables-depth": _bias_enables_depth,
-    "peer2022-q-depth-rba-nobias": _dynamic_without_bias,
-    "peer2022-q-depth-em-nobias": _em_without_bias,
-    "peer2022-q-bias-helps-generally": _helps_generally,
-    "peer2022-q-symmetry-causes-depth-failure": _symmetry_is_the_cause,
-}

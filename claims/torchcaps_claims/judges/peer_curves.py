@@ -4,7 +4,7 @@ The protocol holds no images out, so it is the accuracy of training images.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.analysis import curves
@@ -12,11 +12,10 @@ from torchcaps.study.intervals import Interval, difference_interval, mean_interv
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.rules import Cell, each, joined
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.onset import MEASURED, Onset, onset_in
 from torchcaps_claims.progress import ends_of_epochs
 from torchcaps_claims.verdict import StatementVerdict, StatementWord
-
-__all__ = ["JUDGES"]
 
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 # Rows hold numbers of 32 bits, in which 0.95 is a little less.
@@ -32,6 +31,7 @@ DEPTHS, NEVER, EPOCHS = range(5, 10), (8, 9), 50
 Onsets = Mapping[int, Onset]
 
 
+@judge("peer2022-q-bias-converges-faster")
 def _converges_faster(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(_sooner(*(_arrivals(evidence, model, n_layers=n, bias=bias) for bias in biases)))
@@ -65,6 +65,7 @@ def _sooner(first: Arrivals, second: Arrivals) -> Values:
     }
 
 
+@judge("peer2022-q-bias-starts-immediately")
 def _starts_immediately(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Rows of epochs tell between which steps learning began. Whatever the step between them was,
     it must be soon with a bias, and without one late and later with every layer."""
@@ -157,9 +158,3 @@ def _at_most(onsets: Onsets) -> Values:
 
 def _interval(values: Values) -> Interval:
     return mean_interval([*values.values()])
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "peer2022-q-bias-converges-faster": _converges_faster,
-    "peer2022-q-bias-starts-immediately": _starts_immediately,
-}

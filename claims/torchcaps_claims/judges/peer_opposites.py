@@ -1,17 +1,16 @@
 """Statements of [peer2022] about inputs of layers that are near opposites of each other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.study.intervals import mean_interval
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.evidence import Evidence, Values
 from torchcaps_claims.judges.rules import Cell, confirming, each, joined, left_open, minus
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.ranks import spearman
 from torchcaps_claims.setups import SIGN_LOSS
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES"]
 
 DYNAMIC, EM, SIGN_DYNAMIC = "peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic"
 COSINE, CHI = "cancellation_cosine", "cancellation_chi"
@@ -24,6 +23,7 @@ CONTRADICTED = -0.5
 NOT_NEEDED = 0.3
 
 
+@judge("peer2022-q-relu-shields-first-layer")
 def _relu_shields(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Behind a ReLU no component below zero and no near-antipodal pair, with a bias and without,
     and as accurate with it. What a bias gains there contradicts; what it costs does not."""
@@ -53,6 +53,7 @@ def _none(claim: Claim, shares: Values) -> StatementVerdict | None:
     return StatementVerdict("holds" if holds else "undecided", ours, "within", 0.0)
 
 
+@judge("peer2022-q-negatives-grow-with-depth")
 def _negatives_grow(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """From layer to layer, before training, and after it in the seeds that learned anything; the
     nearest hundredth of the cosines must fall meanwhile."""
@@ -89,6 +90,7 @@ def _rising(evidence: Evidence, name: str, model: str, chosen: Mapping[str, Any]
     }
 
 
+@judge("peer2022-q-gradient-cancellation")
 def _cancels(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The cosine before training, and where learning never began the mean of it and of that after
     training, without a bias; and χ before training, without a bias less that with one. A cosine
@@ -120,10 +122,3 @@ def _cancels(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         each(claim, [Cell(x, "less", CONTRADICTED) for x in cosines]),
         each(claim, [Cell(x, "greater", threshold["chi_difference"]) for x in chis]),
     )
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "peer2022-q-relu-shields-first-layer": _relu_shields,
-    "peer2022-q-negatives-grow-with-depth": _negatives_grow,
-    "peer2022-q-gradient-cancellation": _cancels,
-}

@@ -22,16 +22,15 @@ from torchcaps_claims.judges.rules import (
     one_of,
     times,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.pruned import MATCHED
 from torchcaps_claims.verdict import StatementVerdict
 
 __all__ = [
     "AT_HAND",
     "DR",
-    "JUDGES",
     "PRUNED",
     "SAME_SPARSITY",
-    "WITH_ITSELF",
     "families_on",
     "on_grid",
 ]
@@ -60,6 +59,7 @@ def families_on(data: str) -> tuple[str, ...]:
     return (DR, GAMMA, DEEP, EFFICIENT[data])
 
 
+@judge("rem-q-entropy-lower-everywhere", with_itself=True)
 def _entropy_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """In every cell that was run: DR-CapsNet on the three sets at hand, and whatever there is of
     the others and of other sets, one that was pruned and whose entropy nobody measured too. One
@@ -82,6 +82,7 @@ def _entropy_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return left_open(found, f"nobody ran {', '.join(sorted(missing))}")
 
 
+@judge("rem-q-keys-lower")
 def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(
@@ -112,10 +113,12 @@ def _elsewhere(evidence: Evidence, beginning: str) -> list[Cell]:
     return [Cell(found[each]) for each in sorted(found) if found[each]]
 
 
+@judge("rem-q-eff-low-entropy")
 def _efficient_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _lowest(claim, evidence, AT_HAND, lambda data: EFFICIENT[data])
 
 
+@judge("rem-q-selfattention-collapse")
 def _self_attention_collapses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On CIFAR-10 couplings hardly vary, and their entropy is low; elsewhere both are larger, which
     cannot contradict it. Open of networks that are right less often than the paper's: couplings
@@ -143,6 +146,7 @@ def _self_attention_collapses(claim: Claim, evidence: Evidence) -> StatementVerd
     return left_open(verdict, "on CIFAR-10 these networks are right less often than the paper's")
 
 
+@judge("rem-q-gamma-lowest")
 def _gamma_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _lowest(claim, evidence, ("mnist",), lambda data: GAMMA)
 
@@ -164,6 +168,7 @@ def _lowest(
     return each(claim, cells, corrected=True)
 
 
+@judge("rem-q-low-pruning-noisy")
 def _noisy_when_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Entropy rises at one of the low sparsities and falls at the high ones."""
     parts, is_reached = [], True
@@ -182,6 +187,7 @@ def _noisy_when_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return found if found is None or is_reached else left_open(found, OTHER_SPARSITY)
 
 
+@judge("rem-q-undertrained-high-entropy")
 def _undertrained_higher(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     under = _robust(evidence, "entropy", stops=True, **PRUNED)
     well = _robust(evidence, "entropy", **PRUNED)
@@ -201,6 +207,7 @@ def _undertrained_higher(claim: Claim, evidence: Evidence) -> StatementVerdict |
     return left_open(higher, "networks that were trained to the end are less robust")
 
 
+@judge("rem-q-rem-affine-robust")
 def _pruned_more_robust(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     both = (
         [_robust(evidence, "accuracy", stops=stops, **chosen) for chosen in (PRUNED, {})]
@@ -216,6 +223,7 @@ def _robust(evidence: Evidence, name: str, *, stops: bool = False, **chosen: Any
     return evidence.values(named, DR, data="expanded-mnist", stop_at=stop_at, **chosen)
 
 
+@judge("rem-q-entropy-starts-low")
 def _starts_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of validation images, on which every epoch of a pruned run counts its keys. Runs that end
     while entropy still rises cannot say that it does not fall."""
@@ -234,11 +242,13 @@ def _starts_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return left_open(found, "entropy still rises at the end of these runs")
 
 
+@judge("rem-q-epoch1-uniform")
 def _even_at_first(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     share = evidence.values("even_couplings", DR, data="mnist", epochs=1)
     return each(claim, [Cell(share, "greater", claim.conditions["threshold"])], one_sided=False)
 
 
+@judge("rem-q-k-affects-performance")
 def _levels_matter(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On MNIST, from the coarsest grid of three levels to the finest of 129."""
 
@@ -259,6 +269,7 @@ def _levels_matter(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return confirming(found)
 
 
+@judge("rem-q-snip-worse")
 def _snip_worse(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At a sparsity of 80 %; open where one of the networks ended at another."""
     to = {"prune_to": 0.8}
@@ -283,6 +294,7 @@ def _snip_worse(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return found if found is None or all(reached) else left_open(found, OTHER_SPARSITY)
 
 
+@judge("rem-q-decoder-limits")
 def _decoder_limits(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = []
     for data in AT_HAND:
@@ -302,6 +314,7 @@ def _decoder_limits(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return each(claim, cells, corrected=True)
 
 
+@judge("rem-q-entropy-falls-by-pruning")
 def _falls_by_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Against the dense network of the last epoch, and against networks that have as many weights
     masked: at random, and at the end. Open where LOBSTER ended at another sparsity than theirs."""
@@ -335,6 +348,7 @@ def _is_near(sparsity: Values, percent: int) -> bool:
     return bool(sparsity) and abs(fmean(sparsity.values()) - percent) <= SAME_SPARSITY
 
 
+@judge("rem-q-any-pruning")
 def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At a sparsity of 80 %; open where a network ended at another."""
     cells, is_reached = [], True
@@ -346,25 +360,3 @@ def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
             is_reached = is_reached and _reaches(evidence, data, 80, prune=way)
     found = each(claim, cells, corrected=True)
     return found if found is None or is_reached else left_open(found, OTHER_SPARSITY)
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "rem-q-entropy-lower-everywhere": _entropy_lower,
-    "rem-q-keys-lower": _keys_lower,
-    "rem-q-eff-low-entropy": _efficient_lowest,
-    "rem-q-selfattention-collapse": _self_attention_collapses,
-    "rem-q-gamma-lowest": _gamma_lowest,
-    "rem-q-low-pruning-noisy": _noisy_when_low,
-    "rem-q-undertrained-high-entropy": _undertrained_higher,
-    "rem-q-rem-affine-robust": _pruned_more_robust,
-    "rem-q-entropy-starts-low": _starts_low,
-    "rem-q-epoch1-uniform": _even_at_first,
-    "rem-q-k-affects-performance": _levels_matter,
-    "rem-q-snip-worse": _snip_worse,
-    "rem-q-decoder-limits": _decoder_limits,
-    "rem-q-entropy-falls-by-pruning": _falls_by_pruning,
-    "rem-q-any-pruning": _any_pruning,
-}
-
-# Each network is compared with itself alone, pruned and not.
-WITH_ITSELF = frozenset({"rem-q-entropy-lower-everywhere"})

@@ -1,6 +1,6 @@
 """The statement of [renzulli2025] that many weights can be spared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import fmean
 
 from torchcaps.models import MODELS
@@ -9,15 +9,15 @@ from torchcaps_claims.comparable import POINTS
 from torchcaps_claims.judges.evidence import NARROWED, Evidence, Values
 from torchcaps_claims.judges.renzulli import DEEP, DR, GAMMA, PRUNED, families_on, on_grid
 from torchcaps_claims.judges.rules import Cell, each, left_open, minus
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES", "WITH_ITSELF"]
 
 # As the rows of Table 1 spell them.
 SETS = {"fashion-mnist": "f-mnist", "cifar10": "cifar-10"}
 SPELT = {DR: "dr-capsnet", GAMMA: "gamma-capsnet", DEEP: "deepcaps"}
 
 
+@judge("rem-q-negligible-loss", with_itself=True)
 def _little_is_lost(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Less than two points on Fashion-MNIST and on CIFAR-10, at a sparsity of 40 % or more in most
     seeds; DR-CapsNet, and whatever there is of the others. Networks as wide as the paper's alone: a
@@ -54,10 +54,3 @@ def _is_as_right(whole: Values, model: str, data: str) -> bool:
     printed = find_claim(f"rem-t1-{SETS[data]}-{SPELT.get(model, 'eff-capsnet')}-vanilla-acc").value
     assert isinstance(printed, float)
     return not whole or fmean(whole.values()) >= printed - POINTS
-
-
-JUDGES: dict[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "rem-q-negligible-loss": _little_is_lost
-}
-# No network is compared with another.
-WITH_ITSELF = frozenset(JUDGES)

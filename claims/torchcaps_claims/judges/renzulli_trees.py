@@ -1,6 +1,6 @@
 """Statements of [renzulli2025] about what pruning and iterations do to votes and couplings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -24,10 +24,9 @@ from torchcaps_claims.judges.rules import (
     rises,
     times,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.pruned import MATCHED
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES", "WITH_ITSELF"]
 
 ITERATIONS = range(1, 11)
 # A network of ten classes that is right on no more than so many percent has not learned them.
@@ -38,6 +37,7 @@ HARDLY_ANY = 0.01
 EVEN = 0.01
 
 
+@judge("rem-q-pruning-zeroes-whole-votes", with_itself=True)
 def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More than a tenth of the blocks in every cell; contradicted by a cell that has hardly any and
     a lower entropy all the same, by its mean, and is as sparse as the paper's."""
@@ -84,6 +84,7 @@ def _is_as_sparse(evidence: Evidence, data: str, model: str) -> bool:
     return bool(sparsity) and fmean(sparsity.values()) >= MATCHED[data] - SAME_SPARSITY
 
 
+@judge("rem-q-sparser-couplings")
 def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Open where all couplings are even before pruning: none can become less sparse then."""
 
@@ -99,6 +100,7 @@ def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return left_open(found, "all couplings are even before pruning")
 
 
+@judge("rem-q-iterations-polarise")
 def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """After each iteration of networks that were trained with ten, and at the end of networks that
     were trained with each number."""
@@ -115,6 +117,7 @@ def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict |
     return each(claim, cells, one_sided=False)
 
 
+@judge("rem-q-fewer-capsules-in-tree")
 def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Open of a pruned network that guesses, in whose couplings nothing is left to look at."""
 
@@ -128,6 +131,7 @@ def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return found if found is None or is_learned else left_open(found, "a pruned network guesses")
 
 
+@judge("rem-q-still-equivariant")
 def _still_equivariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of the pruned network; records have the unpruned one beside it."""
     share = evidence.values("drawn_components", DR, data="mnist", **PRUNED)
@@ -138,6 +142,7 @@ def _still_equivariant(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return left_open(found, "a decoder diverged, and the mean is over the others")
 
 
+@judge("rem-q-saliency-focus")
 def _focuses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     pruned, whole = (
         evidence.values("focus+K21", "rem_effconv", data="part-whole", **chosen)
@@ -146,6 +151,7 @@ def _focuses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [Cell(minus(pruned, whole))])
 
 
+@judge("rem-q-norb-saliency-less")
 def _moves_less_on_norb(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Fashion-MNIST and CIFAR-10, each against new elevations and new azimuths, of which the paper
     shows both."""
@@ -161,6 +167,7 @@ def _moves_less_on_norb(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return each(claim, cells, corrected=True)
 
 
+@judge("rem-q-rem-novel-viewpoint")
 def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
     threshold: Mapping[str, float] = claim.conditions["threshold"]
@@ -179,18 +186,3 @@ def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict 
         Cell(times(-1, gain("entropy", axis)), "greater", threshold["entropy"]) for axis in axes
     ]
     return joined(each(claim, accurate, one_sided=False), each(claim, falls))
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "rem-q-pruning-zeroes-whole-votes": _zeroes_whole_votes,
-    "rem-q-sparser-couplings": _sparser_couplings,
-    "rem-q-iterations-polarise": _iterations_polarise,
-    "rem-q-fewer-capsules-in-tree": _smaller_trees,
-    "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
-    "rem-q-saliency-focus": _focuses,
-    "rem-q-norb-saliency-less": _moves_less_on_norb,
-    "rem-q-still-equivariant": _still_equivariant,
-}
-
-# Each network is compared with itself alone, pruned and not.
-WITH_ITSELF = frozenset({"rem-q-pruning-zeroes-whole-votes"})

@@ -1,6 +1,5 @@
 """Statements of [tsai2020] about accuracies on CIFAR and DiverseMultiMNIST, and how they vary."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchcaps_claims.claim import Claim
@@ -16,10 +15,9 @@ from torchcaps_claims.judges.rules import (
     slopes,
     varies,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.sizes import parameters_of
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES"]
 
 ITERATIONS = range(1, 6)
 ROUTINGS = ("inverted", "dynamic", "em")
@@ -44,14 +42,17 @@ def _slope(evidence: Evidence, routing: str, **chosen: Any) -> Values:
     return slopes({t: _cifar(evidence, routing, iterations=t, **chosen) for t in ITERATIONS})
 
 
+@judge("tsai2020-q-perf-increases-with-iterations")
 def _rises_with_iterations(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [Cell(_slope(evidence, "inverted"))])
 
 
+@judge("tsai2020-q-dr-drops-with-iterations")
 def _dynamic_drops(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [Cell(_slope(evidence, "dynamic"), "less")])
 
 
+@judge("tsai2020-q-em-best-at-2")
 def _em_best_at_two(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More than a point above every other number; contradicted by one that is better."""
     best = _cifar(evidence, "em", iterations=2)
@@ -62,6 +63,7 @@ def _em_best_at_two(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return joined(better, confirming(by_far))
 
 
+@judge("tsai2020-q-sequential-no-correlation")
 def _sequential_does_not_rise(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The slope of concurrent routing is the larger, and that of sequential routing not above 0."""
     alone = _slope(evidence, "inverted", schedule="sequential")
@@ -72,6 +74,7 @@ def _sequential_does_not_rise(claim: Claim, evidence: Evidence) -> StatementVerd
     return None if rises is None else confirming(each(claim, [Cell(both)]))
 
 
+@judge("tsai2020-q-inv-gt-dr-gt-em")
 def _order_of_routings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Eight differences of neighbours, and two of gaps that are larger on a hundred classes."""
     cells = []
@@ -85,6 +88,7 @@ def _order_of_routings(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return each(claim, cells, corrected=True)
 
 
+@judge("tsai2020-q-resnet-backbone-helps")
 def _resnet_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(minus(_cifar(evidence, r, n, "resnet"), _cifar(evidence, r, n)))
@@ -94,6 +98,7 @@ def _resnet_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, cells, corrected=True)
 
 
+@judge("tsai2020-q-simple-below-cnn")
 def _simple_below_convnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = []
     for n in CLASSES:
@@ -103,6 +108,7 @@ def _simple_below_convnet(claim: Claim, evidence: Evidence) -> StatementVerdict 
     return each(claim, cells, corrected=True)
 
 
+@judge("tsai2020-q-matches-resnet18")
 def _matches_resnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """As accurate within half a point; contradicted where it is lower by more than that."""
     threshold = claim.conditions["threshold"]
@@ -121,11 +127,13 @@ def _matches_resnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return joined(not_lower, confirming(same))
 
 
+@judge("tsai2020-q-inv-beats-dr-dmm")
 def _inverted_beats_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     gain = minus(_overlaid(evidence, VECTOR), _overlaid(evidence, "tsai_dmm_vector_dynamic"))
     return each(claim, [Cell(gain)])
 
 
+@judge("tsai2020-q-routing-beats-pooling")
 def _routing_beats_pooling(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     ours = _overlaid(evidence, VECTOR)
     cells = [Cell(minus(ours, _overlaid(evidence, pooled))) for pooled in (CNN, FCPOOL)]
@@ -136,6 +144,7 @@ def _overlaid(evidence: Evidence, model: str, **chosen: Any) -> Values:
     return evidence.values("accuracy", model, data="diverse-multi-mnist", **chosen)
 
 
+@judge("tsai2020-q-ce-at-least-as-good")
 def _usual_loss_as_good(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Not worse by 0.3 points; contradicted by a loss that is better."""
     plain, overlaid = _cifar(evidence, "inverted"), _overlaid(evidence, VECTOR)
@@ -150,6 +159,7 @@ def _usual_loss_as_good(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return confirming(near)
 
 
+@judge("tsai2020-q-vector-vs-matrix")
 def _vectors_beat_matrices(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More accurate, with more parameters. It must need more memory and time as well, which no
     record has, so that this may fail and cannot hold."""
@@ -161,6 +171,7 @@ def _vectors_beat_matrices(claim: Claim, evidence: Evidence) -> StatementVerdict
     return left_open(found, "no record has what memory and time both need")
 
 
+@judge("tsai2020-q-smallest-variance")
 def _varies_least(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Over seeds and one to five iterations, against each of the other two."""
     of = {}
@@ -172,20 +183,3 @@ def _varies_least(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return joined(
         *(varies(claim, of["inverted"], of[o], "less", threshold) for o in ("dynamic", "em"))
     )
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "tsai2020-q-perf-increases-with-iterations": _rises_with_iterations,
-    "tsai2020-q-dr-drops-with-iterations": _dynamic_drops,
-    "tsai2020-q-em-best-at-2": _em_best_at_two,
-    "tsai2020-q-sequential-no-correlation": _sequential_does_not_rise,
-    "tsai2020-q-inv-gt-dr-gt-em": _order_of_routings,
-    "tsai2020-q-resnet-backbone-helps": _resnet_helps,
-    "tsai2020-q-simple-below-cnn": _simple_below_convnet,
-    "tsai2020-q-matches-resnet18": _matches_resnet,
-    "tsai2020-q-inv-beats-dr-dmm": _inverted_beats_dynamic,
-    "tsai2020-q-routing-beats-pooling": _routing_beats_pooling,
-    "tsai2020-q-vector-vs-matrix": _vectors_beat_matrices,
-    "tsai2020-q-smallest-variance": _varies_least,
-    "tsai2020-q-ce-at-least-as-good": _usual_loss_as_good,
-}

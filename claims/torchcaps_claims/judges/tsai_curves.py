@@ -1,7 +1,7 @@
 """Statements of [tsai2020] about how training goes: by what every epoch measured, and by iterations
 that are chosen on validation images."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.analysis import curves
@@ -17,9 +17,8 @@ from torchcaps_claims.judges.rules import (
     rises,
     varies,
 )
+from torchcaps_claims.judges.table import judge
 from torchcaps_claims.verdict import StatementVerdict
-
-__all__ = ["JUDGES"]
 
 SIMPLE = "tsai_inverted_simple_c10"
 BACKBONES = ("simple", "resnet")
@@ -81,11 +80,13 @@ def _at_its_best(evidence: Evidence, model: str, among: range, **chosen: Any) ->
     return {seed: tests[t][seed] for seed, t in best.items()}
 
 
+@judge("tsai2020-q-jitters")
 def _jitters(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     more = minus(_jitter(evidence, iterations=5), _jitter(evidence, iterations=1))
     return each(claim, [Cell(more)])
 
 
+@judge("tsai2020-q-pose-dim-reduces-jitter")
 def _larger_poses_jitter_less(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     usual = _jitter(evidence, iterations=5)
     cells = [
@@ -94,6 +95,7 @@ def _larger_poses_jitter_less(claim: Claim, evidence: Evidence) -> StatementVerd
     return each(claim, cells, corrected=True)
 
 
+@judge("tsai2020-q-no-layernorm-collapse")
 def _collapses_without_norm(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Contradicted by one number of iterations at which little is lost, or by an accuracy above
     chance at five."""
@@ -107,6 +109,7 @@ def _collapses_without_norm(claim: Claim, evidence: Evidence) -> StatementVerdic
     return joined(each(claim, lost, one_sided=False), confirming(uniform))
 
 
+@judge("tsai2020-q-layernorm-stabilises")
 def _norm_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Sooner at 60 %, at two and at three iterations, with no more runs that collapse."""
     cells, is_safe = [], True
@@ -130,6 +133,7 @@ def _collapsed(evidence: Evidence, **chosen: Any) -> list[bool]:
     return ended + [True] * len(evidence.failed(SIMPLE, **chosen))
 
 
+@judge("tsai2020-q-zero-init-ok")
 def _start_hardly_matters(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """As accurate from poses that are drawn or learned, and slower from drawn ones."""
     threshold = claim.conditions["threshold"]
@@ -148,6 +152,7 @@ def _start_hardly_matters(claim: Claim, evidence: Evidence) -> StatementVerdict 
     return joined(each(claim, same), slower)
 
 
+@judge("tsai2020-q-dmm-converges-better")
 def _converges_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """A larger area, and 75 % not later on average."""
     ours, cells, is_sooner = "tsai_dmm_vector", [], True
@@ -164,6 +169,7 @@ def _converges_better(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return left_open(found, "it comes to 75 % later")
 
 
+@judge("tsai2020-q-gain-over-uniform-pass")
 def _gains_over_the_uniform_pass(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of two to five iterations, for the uniform pass is what they are compared with."""
     cells = []
@@ -177,6 +183,7 @@ def _gains_over_the_uniform_pass(claim: Claim, evidence: Evidence) -> StatementV
     return each(claim, cells, corrected=True)
 
 
+@judge("tsai2020-q-activations-hurt")
 def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Each network at the number of iterations that is best for it."""
     without = _at_its_best(evidence, SIMPLE, ITERATIONS)
@@ -184,6 +191,7 @@ def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return each(claim, [Cell(minus(without, squashed))])
 
 
+@judge("tsai2020-q-concurrent-stabilises")
 def _concurrent_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At three and at five iterations sequential routing jitters more, and its accuracies vary
     more over seeds."""
@@ -201,6 +209,7 @@ def _ones(evidence: Evidence, chosen: Mapping[str, Any]) -> dict[int, tuple[floa
     return {seed: (value,) for seed, value in _accuracy(evidence, **chosen).items()}
 
 
+@judge("tsai2020-q-fixed-point")
 def _comes_to_rest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of every network the poses of classes move less and less, and hardly from iteration 50 to 51;
     contradicted by one whose poses move by more than a tenth then."""
@@ -223,17 +232,3 @@ def _comes_to_rest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     if falls:
         return confirming(near)
     return left_open(near, "poses do not move less from each iteration to the next")
-
-
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
-    "tsai2020-q-jitters": _jitters,
-    "tsai2020-q-pose-dim-reduces-jitter": _larger_poses_jitter_less,
-    "tsai2020-q-no-layernorm-collapse": _collapses_without_norm,
-    "tsai2020-q-layernorm-stabilises": _norm_stabilises,
-    "tsai2020-q-zero-init-ok": _start_hardly_matters,
-    "tsai2020-q-dmm-converges-better": _converges_better,
-    "tsai2020-q-gain-over-uniform-pass": _gains_over_the_uniform_pass,
-    "tsai2020-q-concurrent-stabilises": _concurrent_stabilises,
-    "tsai2020-q-fixed-point": _comes_to_rest,
-    "tsai2020-q-activations-hurt": _activations_hurt,
-}
