@@ -7,7 +7,7 @@ from torchcaps.study import Seed, make_record
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.train import make_recipe
 from torchcaps_claims.at_rest import STEPS
-from torchcaps_claims.judges.gu_compactness import FACTORS
+from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps_claims.looks import looks_of
 from torchcaps_claims.viewpoint import STRENGTHS

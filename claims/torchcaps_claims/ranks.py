@@ -1,6 +1,7 @@
 """Whether one number rises with another, by their ranks alone."""
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ __all__ = ["RankTest", "rank_test", "spearman"]
 DRAWS = 10_000
 
 
-def spearman(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     """Correlation of ranks; equal numbers share the mean of their ranks. 0 where one is constant.
 
     >>> spearman((1, 2, 3), (0.9, 0.8, 0.1))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.record import Record
-from torchcaps_claims.judges.evidence import Values, is_about, known_fields
+from torchcaps_claims.judges.evidence import is_about, known_fields
 from torchcaps_claims.verdict import LEAST_SEEDS
 
 __all__ = ["Column", "Difference", "Side", "Variants", "about", "base_of", "deaths_of"]
@@ -365,7 +365,7 @@ def interval_of(
     return mean_interval([*values.values()], confidence=confidence) if values else None
 
 
-def _by_seed(record: Record, column: Column) -> Values:
+def _by_seed(record: Record, column: Column) -> dict[int, float]:
     """The mean over its layers, of the seeds that have a number of as many as any."""
     each = {seed.seed: _of_layers(seed.values, column) for seed in record.seeds}
     most = max((len(layers) for layers in each.values()), default=0)

@@ -8,7 +8,7 @@ from made_records import of_job
 from made_records import record as small
 from torchcaps.study import Seed, make_record
 from torchcaps_claims import find_claim, plan_of, result_of, results
-from torchcaps_claims.judges.gu_compactness import FACTORS
+from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.pages import protocol
 from torchcaps_claims.result import values_of
 

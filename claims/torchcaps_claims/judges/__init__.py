@@ -13,45 +13,27 @@ from torchcaps.study.record import Record
 from torchcaps_claims.claim import Claim
 
 # Each enters its judges.
-from torchcaps_claims.judges import (  # noqa: F401
-    gu,
-    gu_affine,
-    gu_compactness,
-    gu_drawing,
-    mitterreiter,
-    peer,
-    peer_curves,
-    peer_opposites,
-    renzulli,
-    renzulli_loss,
-    renzulli_trees,
-    tsai,
-    tsai_curves,
-)
-from torchcaps_claims.judges.evidence import Evidence
-from torchcaps_claims.judges.rules import left_open
-from torchcaps_claims.judges.table import JUDGES
-from torchcaps_claims.verdict import StatementVerdict
+from torchcaps_claims.judges import gu, mitterreiter, peer, renzulli, tsai  # noqa: F401
+from torchcaps_claims.judges.case import JUDGES, Case, Verdict, open_if
 
 __all__ = ["JUDGES", "judge_and_read", "judge_statement"]
 
 
-def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:
+def judge_statement(claim: Claim, records: Iterable[Record]) -> Verdict:
     """The verdict on a statement; None where no judge is written for it, or records are missing."""
     verdict, _ = judge_and_read(claim, records)
     return verdict
 
 
-def judge_and_read(
-    claim: Claim, records: Iterable[Record]
-) -> tuple[StatementVerdict | None, tuple[Record, ...]]:
+def judge_and_read(claim: Claim, records: Iterable[Record]) -> tuple[Verdict, tuple[Record, ...]]:
     """The same, and those of the records on which the verdict rests."""
     if claim.id not in JUDGES:
         return None, ()
-    evidence = Evidence(records)
-    verdict = JUDGES[claim.id].judge(claim, evidence)
+    case = Case(claim, records)
+    verdict = JUDGES[claim.id].judge(case)
     # Those that did not diverge may be the better ones.
-    if verdict is not None and verdict.word != "undecided" and evidence.left_out:
-        seeds = "1 seed" if evidence.left_out == 1 else f"{evidence.left_out} seeds"
-        verdict = left_open(verdict, f"{seeds} diverged, and the mean is over the others")
-    return verdict, evidence.rests_on
+    if verdict is not None and verdict.word != "undecided":
+        seeds = "1 seed" if case.left_out == 1 else f"{case.left_out} seeds"
+        because = f"{seeds} diverged, and the mean is over the others"
+        verdict = open_if(case.left_out > 0, verdict, because)
+    return verdict, case.rests_on

@@ -1,17 +1,17 @@
 """The records about one statement, asked for by what their recipes say."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.study.same import trained_in
 from torchcaps.train import Recipe
+from torchcaps_claims.claim import Claim
+from torchcaps_claims.judges.values import Values
 
-__all__ = ["NARROWED", "Curves", "Evidence", "Values", "is_about", "known_fields"]
+__all__ = ["NARROWED", "Curves", "Evidence", "is_about", "known_fields"]
 
-# One value a seed.
-Values = Mapping[int, float]
 # One value an epoch, a seed.
 Curves = Mapping[int, tuple[float, ...]]
 Found = TypeVar("Found")
@@ -22,9 +22,10 @@ NARROWED = "width"
 
 
 class Evidence:
-    """Values by statistic and system."""
+    """The records about a statement: values by statistic and system."""
 
-    def __init__(self, records: Iterable[Record]):
+    def __init__(self, claim: Claim, records: Iterable[Record]):
+        self.claim = claim
         # The fullest comes last, and counts.
         self.records = sorted(records, key=lambda r: (r.reduced is None, r.measured, r.made))
         # What was read, and whose seeds that diverged were asked for. Records of the same runs may
@@ -34,9 +35,9 @@ class Evidence:
         # Each record of fewer seeds beside the one that it was made of.
         self._narrowed: list[tuple[Record, Record]] = []
 
-    def narrowed_to(self, records: Sequence[Record]) -> "Evidence":
+    def narrowed_to(self, records: Sequence[Record]) -> Self:
         """Fewer seeds, record by record; what is read of them counts as read of these."""
-        fewer = Evidence(records)
+        fewer = type(self)(self.claim, records)
         fewer._read, fewer._counted = self._read, self._counted
         self._narrowed += zip(records, self.records, strict=True)
         return fewer
@@ -73,12 +74,11 @@ class Evidence:
             model: the name of the network.
             chosen: options of the network, and fields of the recipe.
         """
-        found: dict[int, float] = {}
+        found = Values()
         read: Record | None = None
         for record in self._of(model, chosen):
             for name in statistic.split("|"):
-                values = {s.seed: s.values[name] for s in record.seeds if name in s.values}
-                if values:
+                if values := _values(record, name):
                     found, read = values, record
                     break
         return self._noted(read, found)
@@ -130,8 +130,7 @@ class Evidence:
             known = known_fields(record)
             if any(known.get(n) != value for n, value in {"model": model, **chosen}.items()):
                 continue
-            values = {s.seed: s.values[statistic] for s in record.seeds if statistic in s.values}
-            if values:
+            if values := _values(record, statistic):
                 found[trained_in(record) or record.recipe_hash] = self._noted(record, values)
         return found
 
@@ -149,6 +148,10 @@ class Evidence:
                 known[NARROWED] = asked_for.get(NARROWED)
             if all(known.get(name) == value for name, value in asked_for.items()):
                 yield record
+
+
+def _values(record: Record, name: str) -> Values:
+    return Values({seed.seed: seed.values[name] for seed in record.seeds if name in seed.values})
 
 
 def known_fields(record: Record) -> dict[str, Any]:

@@ -6,108 +6,134 @@ The paper trains until 99.2 % are right. Of a shorter training those seeds count
 two points of it.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from statistics import fmean
+from typing import Any, NamedTuple
 
 from torchcaps.study.intervals import Interval, share_bounds
-from torchcaps_claims.claim import Claim, find_claim
-from torchcaps_claims.judges.at_the_stop import near_the_stop
-from torchcaps_claims.judges.evidence import Evidence, Values
-from torchcaps_claims.judges.mitterreiter_twins import (
-    AFFNIST,
-    GRID,
-    LEAST_ARCHITECTURES,
-    NET,
-    of_moved,
-)
-from torchcaps_claims.judges.rules import (
-    Cell,
-    all_of,
+from torchcaps.study.record import Record
+from torchcaps_claims.comparable import POINTS
+from torchcaps_claims.judges.case import (
+    Case,
+    Judge,
+    Verdict,
     confirming,
-    each,
+    fails,
+    holds,
     joined,
-    left_open,
-    mean_of,
-    minus,
-    most,
-    one_of,
-    slopes,
+    judge,
+    open_if,
+    printed,
 )
-from torchcaps_claims.judges.table import judge
-from torchcaps_claims.verdict import StatementVerdict, word_of
+from torchcaps_claims.judges.evidence import known_fields
+from torchcaps_claims.judges.values import Cell, Values, mean_of, most, slopes
+from torchcaps_claims.narrow import widths_alive
+from torchcaps_claims.ranks import rank_test
+from torchcaps_claims.verdict import StatementVerdict, StatementWord, word_of
 
+NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
+AFFNIST = ("affnist", "affnist-style")
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
+# Layers below the classes.
+BELOW = range(1, LAYERS)
 # Routings between the first and the last.
 INNER = (2, 3)
 # As many networks of the grid as its plan has.
 LEAST_OF_GRID = 6
+LEAST_ARCHITECTURES = 12
 # Layers of capsules by name, as rows of epochs have them.
 NAMES = ("primary", *(f"hidden_{k}" for k in range(2, LAYERS)), "classes")
 OF_DEATHS = ("dead_capsules", "revivals")
 LARGEST_ACTIVE = 0.2
 REVIVED = 0.01  # as many dead capsules may come back
+BY_CHANCE = 0.05
 STATED = ("rotation 20°", "shear 10°", "scale 0.8", "translation 4 px")
 
 
-@judge("mitt2023-q-routing-almost-static")
-@near_the_stop
-def _almost_static(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _judge(name: str) -> Callable[[Judge], Judge]:
+    """Enter a judge, of seeds near the stop."""
+    return lambda function: judge(name)(_near_the_stop(function))
+
+
+def _near_the_stop(function: Judge) -> Judge:
+    """The same of seeds that came near the accuracy at which the paper stops, in the records that
+    it reads. Where they are too few all are shown, and decide nothing."""
+
+    def judged(case: Case) -> Verdict:
+        near = [_of_near_seeds(record) for record in case.records]
+        found = function(case.narrowed_to(near))
+        is_few = any(
+            left.measured < min(case.least, record.measured)
+            for record, left in zip(case.records, near, strict=True)
+            if any(left is each for each in case.read)
+        )
+        if found is not None and not is_few:
+            return found
+        whole = function(case)
+        stops = [float(each) for r in case.records if (each := r.recipe.get("stop_at"))]
+        if whole is None or whole.open_because is not None or not stops:
+            return whole
+        stop = f"{POINTS:g} points of the {100 * min(stops):g} % at which the paper stops"
+        return open_if(True, whole, f"too few seeds come within {stop}")
+
+    return judged
+
+
+def _of_near_seeds(record: Record) -> Record:
+    stop = record.recipe.get("stop_at")
+    if record.reduced is None or stop is None:
+        return record
+    least = 100 * stop - POINTS
+    # Those that diverged stay, to be counted as such.
+    near = (each.failed or each.values.get("accuracy", 0.0) >= least for each in record.seeds)
+    seeds = tuple(seed for seed, stays in zip(record.seeds, near, strict=True) if stays)
+    return record.model_copy(update={"seeds": seeds})
+
+
+def _moved(case: Case, name: str, model: str = NET, **chosen: Any) -> Values:
+    """A statistic of a network that was trained on moved digits and looked at on affNIST."""
+    named = "|".join(f"{name}@{images}/test" for images in AFFNIST)
+    return case.values(named, model, data="expanded-mnist", **chosen)
+
+
+def _on(case: Case, data: str, name: str, model: str = NET, **chosen: Any) -> Values:
+    """The same on affNIST, or a statistic of a network on its own set."""
+    if data == "affnist":
+        return _moved(case, name, model, **chosen)
+    return case.values(name, model, data=data, **chosen)
+
+
+@_judge("mitt2023-q-routing-almost-static")
+def _almost_static(case: Case) -> Verdict:
     """By dys, which is dyr times the targets that are alive. Where dyr is below the printed one, a
     higher dys says that fewer are dead."""
-    limit = claim.conditions["threshold"]
-    sums = each(
-        claim, [Cell(of_moved(evidence, f"dys.{k}"), "less", limit) for k in INNER], one_sided=False
-    )
-    rates = all_of(
-        claim,
-        [
-            Cell(of_moved(evidence, f"dyr.{k}"), "less", _printed(f"mitt2023-t1-layer{k}-dyr"))
-            for k in INNER
-        ],
-    )
-    if sums is None or sums.word != "fails" or rates is None or rates.word != "holds":
-        return sums
-    return left_open(
-        sums, "by dyr it is more static than printed, and dys is higher since more targets live"
-    )
+    sums = case.bound(*(_moved(case, f"dys.{k}").less(case.threshold) for k in INNER))
+    limits = {k: printed(f"mitt2023-t1-layer{k}-dyr") for k in INNER}
+    rates = case.all_of(*(_moved(case, f"dyr.{k}").less(limits[k]) for k in INNER))
+    because = "by dyr it is more static than printed, and dys is higher since more targets live"
+    return open_if(holds(rates), sums, because, word="fails")
 
 
-def _printed(name: str) -> float:
-    value = find_claim(name).value
-    assert isinstance(value, float)
-    return value
+@_judge("mitt2023-q-last-layer-more-dynamic")
+def _last_more_dynamic(case: Case) -> Verdict:
+    def gain(name: str) -> Values:
+        return _moved(case, f"{name}.4") - most(_moved(case, f"{name}.{k}") for k in INNER)
+
+    return case.each(gain("dyr"), gain("dys"))
 
 
-@judge("mitt2023-q-last-layer-more-dynamic")
-@near_the_stop
-def _last_more_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    return each(
-        claim,
-        [
-            Cell(
-                minus(
-                    of_moved(evidence, f"{name}.4"),
-                    most([of_moved(evidence, f"{name}.2"), of_moved(evidence, f"{name}.3")]),
-                )
-            )
-            for name in ("dyr", "dys")
-        ],
-    )
-
-
-@judge("mitt2023-q-all-affnist-models-similar")
-@near_the_stop
-def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-all-affnist-models-similar")
+def _all_similar(case: Case) -> Verdict:
     """Every routing strictly between the first and the last, of at least twelve architectures."""
 
     def of(images: str) -> list[dict[str, Values]]:
         names = [f"dyr.{k}@{images}/test" for k in DEPTHS]
-        return [evidence.systems(name, GRID, routing="dynamic") for name in names]
+        return [case.systems(name, GRID, routing="dynamic") for name in names]
 
     # Those of the second routing, of the third, and so on.
     found = next((rows for rows in map(of, AFFNIST) if rows[0]), of(AFFNIST[0]))
     cells = [
-        Cell(values, "less", claim.conditions["threshold"])
+        values.less(case.threshold)
         # A routing with one above it is not the last.
         for below, above in pairwise(found)
         for system, values in below.items()
@@ -115,265 +141,201 @@ def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     ]
     if len(found[1]) < LEAST_ARCHITECTURES:
         return None
-    return each(claim, cells, one_sided=False, corrected=True)
+    return case.bound(*cells, corrected=True)
 
 
-@judge("mitt2023-q-cifar10-worse-dynamics")
-@near_the_stop
-def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    layers = range(1, LAYERS)
-    colour = mean_of(evidence.values(f"dyr.{k}", NET, data="cifar10") for k in layers)
-    digits = mean_of(of_moved(evidence, f"dyr.{k}") for k in layers)
-    return each(claim, [Cell(colour, "less", against=digits)])
+@_judge("mitt2023-q-cifar10-worse-dynamics")
+def _worse_on_cifar(case: Case) -> Verdict:
+    colour, digits = (
+        mean_of(_on(case, data, f"dyr.{k}") for k in BELOW) for data in ("cifar10", "affnist")
+    )
+    return case.each(Cell(colour, "less", against=digits))
 
 
-@judge("mitt2023-q-primecaps-always-active")
-@near_the_stop
-def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-primecaps-always-active")
+def _primary_always_active(case: Case) -> Verdict:
     """At 0.1, and at 0.2, the largest of the row: the larger it is, the fewer are active. Where a
     seed has no rate at 0.2, its mean length m tells the least that it may be: lengths are one at
     most, so no more than (1 − m) / (1 − 0.2) of them lie below it."""
-    means = of_moved(evidence, "cnm.1").items()
+    means = _moved(case, "cnm.1").items()
     least = {seed: 1 - (1 - mean) / (1 - LARGEST_ACTIVE) for seed, mean in means}
-    rates = (of_moved(evidence, "car.1"), {**least, **of_moved(evidence, "car_twice.1")})
-    limit = claim.conditions["threshold"]
-    usual, twice = (each(claim, [Cell(r, "greater", limit)], one_sided=False) for r in rates)
-    if usual is None or usual.word != "holds" or (twice is not None and twice.word == "holds"):
-        return usual
-    return left_open(usual, "its row asks for thresholds up to 0.2, where it is not certain")
+    usual = case.bound(_moved(case, "car.1").greater(case.threshold))
+    rates = Values({**least, **_moved(case, "car_twice.1")})
+    because = "its row asks for thresholds up to 0.2, where it is not certain"
+    is_certain = holds(case.bound(rates.greater(case.threshold)))
+    return open_if(not is_certain, usual, because, word="holds")
 
 
-@judge("mitt2023-q-cas-declines")
-@near_the_stop
-def _cas_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    return _declines(claim, evidence, "cas", range(1, LAYERS - 1))
+@_judge("mitt2023-q-cas-declines")
+def _cas_declines(case: Case) -> Verdict:
+    return _declines(case, "cas", BELOW[:-1])
 
 
-@judge("mitt2023-q-cns-declines")
-@near_the_stop
-def _cns_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    return _declines(claim, evidence, "cns", range(1, LAYERS))
+@_judge("mitt2023-q-cns-declines")
+def _cns_declines(case: Case) -> Verdict:
+    return _declines(case, "cns", BELOW)
 
 
-def _declines(
-    claim: Claim, evidence: Evidence, name: str, layers: range
-) -> StatementVerdict | None:
-    cells = [
-        Cell(minus(of_moved(evidence, f"{name}.{k}"), of_moved(evidence, f"{name}.{k + 1}")))
-        for k in layers
-    ]
-    return each(claim, cells, corrected=True)
+def _declines(case: Case, name: str, layers: range) -> Verdict:
+    cells = [_moved(case, f"{name}.{k}") - _moved(case, f"{name}.{k + 1}") for k in layers]
+    return case.each(*cells, corrected=True)
 
 
-@judge("mitt2023-q-dead-increase-with-depth")
-@near_the_stop
-def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-dead-increase-with-depth")
+def _dead_increase(case: Case) -> Verdict:
     """More deaths in the fourth layer than in the first, and no layer with fewer than the one
     below it: such a step lets the statement fail and need not be shown."""
-    cdr = {k: of_moved(evidence, f"cdr.{k}") for k in range(1, LAYERS)}
-    whole = each(claim, [Cell(minus(cdr[4], cdr[1]))])
-    steps = [each(claim, [Cell(minus(cdr[k + 1], cdr[k]))]) for k in range(1, 4)]
-    falling = [step for step in steps if step is not None and step.word == "fails"]
-    return falling[0] if falling else whole
+    cdr = {k: _moved(case, f"cdr.{k}") for k in BELOW}
+    steps = (case.each(cdr[k + 1] - cdr[k]) for k in BELOW[:-1])
+    return next((step for step in steps if fails(step)), case.each(cdr[4] - cdr[1]))
 
 
-@judge("mitt2023-q-output-layer-no-dead")
-@near_the_stop
-def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-output-layer-no-dead")
+def _no_dead_class(case: Case) -> Verdict:
     """Exactly none in every seed; fails where more than half of the seeds have one."""
-    dead = of_moved(evidence, f"cds.{LAYERS}")
+    dead = _moved(case, f"cds.{LAYERS}")
     if not dead:
         return None
-    ours = Cell(dead).interval()
-    enough = len(dead) >= claim.conditions["n_seeds_min"]
-    if enough and sum(value >= 1 for value in dead.values()) > len(dead) / 2:
-        return StatementVerdict("fails", ours, "within", 0.0)
-    holds = enough and not any(dead.values())
-    return StatementVerdict("holds" if holds else "undecided", ours, "within", 0.0)
+    word: StatementWord = "undecided"
+    if len(dead) >= case.least:
+        if sum(value >= 1 for value in dead.values()) > len(dead) / 2:
+            word = "fails"
+        elif not any(dead.values()):
+            word = "holds"
+    return StatementVerdict(word, dead.interval, "within", 0.0)
 
 
-@judge("mitt2023-q-active-less-than-classes")
-@near_the_stop
-def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-active-less-than-classes")
+def _fewer_than_classes(case: Case) -> Verdict:
     """The sentence says what follows where fewer are active: where as many are as there are
     classes, or more, it is neither shown nor contradicted."""
-    found = each(claim, [Cell(of_moved(evidence, "cas.4"), "less", CLASSES)], one_sided=False)
-    if found is None or found.word != "fails":
-        return found
-    return left_open(found, "no fewer capsules are active than there are classes")
+    found = case.bound(_moved(case, "cas.4").less(CLASSES))
+    because = "no fewer capsules are active than there are classes"
+    return open_if(True, found, because, word="fails")
 
 
-@judge("mitt2023-q-uniform-routing-better")
-@near_the_stop
-def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-uniform-routing-better")
+def _uniform_better(case: Case) -> Verdict:
     """On affNIST and on CIFAR-10, at equal epochs."""
-    digits = minus(
-        of_moved(evidence, "accuracy", routing="uniform", stop_at=None),
-        of_moved(evidence, "accuracy", stop_at=None),
-    )
-    colour = minus(
-        evidence.values("accuracy", NET, data="cifar10", routing="uniform", stop_at=None),
-        evidence.values("accuracy", NET, data="cifar10", stop_at=None),
-    )
-    return each(claim, [Cell(digits), Cell(colour)], corrected=True)
+
+    def gain(data: str) -> Values:
+        uniform = _on(case, data, "accuracy", routing="uniform", stop_at=None)
+        return uniform - _on(case, data, "accuracy", stop_at=None)
+
+    return case.each(gain("affnist"), gain("cifar10"), corrected=True)
 
 
-@judge("mitt2023-q-rba-causes-deaths")
-@near_the_stop
-def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    uniform = {k: of_moved(evidence, f"cdr.{k}", routing="uniform") for k in range(2, LAYERS)}
-    excess = each(claim, [Cell(minus(of_moved(evidence, "cdr.4"), uniform[4]))])
-    none_dead = each(
-        claim, [Cell(rate, "less", 0.05) for rate in uniform.values()], one_sided=False
-    )
-    return joined(excess, none_dead)
+@_judge("mitt2023-q-rba-causes-deaths")
+def _routing_causes_deaths(case: Case) -> Verdict:
+    uniform = {k: _moved(case, f"cdr.{k}", routing="uniform") for k in BELOW[1:]}
+    excess = case.each(_moved(case, "cdr.4") - uniform[4])
+    return joined(excess, case.bound(*(rate.less(0.05) for rate in uniform.values())))
 
 
-@judge("mitt2023-q-mhsa-no-vanishing")
-@near_the_stop
-def _attention_lives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-mhsa-no-vanishing")
+def _attention_lives(case: Case) -> Verdict:
     """Fewer deaths, layers below the classes together, than by routing; which weights go on
     learning is shown without training, in tests/theory/test_own_weights.py."""
-    layers = range(1, LAYERS)
     routed, attended = (
-        mean_of(of_moved(evidence, f"cdr.{k}", model) for k in layers)
-        for model in (NET, "mhsa_stack")
+        mean_of(_moved(case, f"cdr.{k}", model) for k in BELOW) for model in (NET, "mhsa_stack")
     )
-    return each(claim, [Cell(minus(routed, attended))])
+    return case.each(routed - attended)
 
 
-@judge("mitt2023-q-correlation-decreases")
-@near_the_stop
-def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-correlation-decreases")
+def _correlation_decreases(case: Case) -> Verdict:
     """Every kind of change and every layer below the classes. It holds only where digits were also
     turned upside down, where some look like themselves again."""
     cells = [
-        Cell(of_moved(evidence, f"spearman.{kind}.{k}"), "less", claim.conditions["threshold"])
+        _moved(case, f"spearman.{kind}.{k}").less(case.threshold)
         for kind in ("rotation", "translation", "scale", "shear")
-        for k in range(1, LAYERS)
+        for k in BELOW
     ]
-    found = each(claim, cells, one_sided=False, corrected=True)
-    is_turned = bool(of_moved(evidence, "corr.rotation 180°.1"))
-    if found is None or found.word != "holds" or is_turned:
-        return found
-    return left_open(found, "no digits were turned upside down")
+    is_turned = bool(_moved(case, "corr.rotation 180°.1"))
+    found = case.bound(*cells, corrected=True)
+    return open_if(not is_turned, found, "no digits were turned upside down", word="holds")
 
 
-@judge("mitt2023-q-primecaps-not-invariant")
-@near_the_stop
-def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-primecaps-not-invariant")
+def _primary_not_invariant(case: Case) -> Verdict:
     """One of the changes is enough; all of them are needed to contradict it."""
-    limit = claim.conditions["threshold"]
-    return one_of(
-        claim, [Cell(of_moved(evidence, f"corr.{each}.1"), "less", limit) for each in STATED]
-    )
+    return case.one_of(*(_moved(case, f"corr.{x}.1").less(case.threshold) for x in STATED))
 
 
-@judge("mitt2023-q-parse-trees-not-dynamic")
-@near_the_stop
-def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-parse-trees-not-dynamic")
+def _not_dynamic(case: Case) -> Verdict:
     """By dyr, from which the paper argues, and by a distance of ours, which does not contradict it
     alone."""
-    limits = claim.conditions["threshold"]
-    cell = Cell(of_moved(evidence, "distance.different"), "less", limits["D"])
-    distance = each(claim, [cell], one_sided=False)
+    distance = case.bound(_moved(case, "distance.different").less(case.threshold["D"]))
     # One frozen routing of two leaves the statement open.
-    rates = all_of(
-        claim, [Cell(of_moved(evidence, f"dyr.{k}"), "less", limits["dyr"]) for k in (2, 3)]
-    )
-    words = [None if part is None else part.word for part in (distance, rates)]
-    if distance is not None and words == ["fails", "holds"]:
-        return left_open(distance, "by dyr, the measure of the paper, it holds")
-    return joined(distance, rates)
+    rates = case.all_of(*(_moved(case, f"dyr.{k}").less(case.threshold["dyr"]) for k in INNER))
+    because = "by dyr, the measure of the paper, it holds"
+    return joined(open_if(holds(rates), distance, because, word="fails"), rates)
 
 
-@judge("mitt2023-q-different-tree-similar-image")
-@near_the_stop
-def _different_tree(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-different-tree-similar-image")
+def _different_tree(case: Case) -> Verdict:
     """The paper says that it can happen; that it happens seldom does not contradict it."""
-    cell = Cell(of_moved(evidence, "share_as_far"), "greater", claim.conditions["threshold"])
-    found = each(claim, [cell], one_sided=False)
-    if found is None or found.word != "fails":
-        return found
-    return left_open(
-        found, "it happens more seldom than its row asks for, and the paper says that it can"
-    )
+    found = case.bound(_moved(case, "share_as_far").greater(case.threshold))
+    because = "it happens more seldom than its row asks for, and the paper says that it can"
+    return open_if(True, found, because, word="fails")
 
 
-@judge("mitt2023-q-depth-limited-by-deaths")
-@near_the_stop
-def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    def of(name: str, n: int, data: str, routing: str) -> Values:
-        chosen = {"widths": ",".join(["16"] * (n - 1)), "routing": routing}
-        if data == "affnist":
-            return of_moved(evidence, name, GRID, **chosen)
-        return evidence.values(name, GRID, data=data, **chosen)
+@_judge("mitt2023-q-depth-limited-by-deaths")
+def _depth_limited(case: Case) -> Verdict:
+    def of(data: str, name: str, n: int, routing: str) -> Values:
+        return _on(case, data, name, GRID, widths=",".join(["16"] * (n - 1)), routing=routing)
 
     parts = []
     for data in ("affnist", "cifar10"):
         deaths = {
-            n: most([of(f"cdr.{k}", n, data, "dynamic") for k in range(1, n + 1)]) for n in DEPTHS
+            n: most(of(data, f"cdr.{k}", n, "dynamic") for k in range(1, n + 1)) for n in DEPTHS
         }
-        right = slopes({n: of("accuracy", n, data, "dynamic") for n in DEPTHS})
-        twin = slopes({n: of("accuracy", n, data, "uniform") for n in DEPTHS})
-        limited = each(claim, [Cell(slopes(deaths)), Cell(right, "less")])
+        right, twin = (
+            slopes({n: of(data, "accuracy", n, routing) for n in DEPTHS})
+            for routing in ("dynamic", "uniform")
+        )
         # That the twin falls as much leaves the statement open.
-        parts += [limited, confirming(each(claim, [Cell(minus(twin, right))]))]
+        parts += [case.each(slopes(deaths), right.less()), confirming(case.each(twin - right))]
     return joined(*parts)
 
 
-@judge("mitt2023-q-no-dedicated-entity")
-@near_the_stop
-def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-no-dedicated-entity")
+def _none_dedicated(case: Case) -> Verdict:
     """Of every layer below the classes, on images that tell which parts they show. The thresholds
     are ours, so it holds only where it does by those that find most."""
-
-    def found(name: str) -> StatementVerdict | None:
-        cells = [
-            Cell(
-                evidence.values(f"{name}.{k}", NET, data="part-whole"),
-                "less",
-                claim.conditions["threshold"],
-            )
-            for k in range(1, LAYERS)
-        ]
-        return each(claim, cells, one_sided=False)
-
-    by_ours, by_any = found("one_part"), found("one_part_at_most")
-    if by_ours is None or by_ours.word != "holds":
-        return by_ours
-    if by_any is not None and by_any.word == "holds":
-        return by_ours
-    return left_open(by_ours, "it does not hold by other thresholds")
+    by_ours, by_any = (
+        case.bound(*(_on(case, "part-whole", f"{x}.{k}").less(case.threshold) for k in BELOW))
+        for x in ("one_part", "one_part_at_most")
+    )
+    return open_if(not holds(by_any), by_ours, "it does not hold by other thresholds", word="holds")
 
 
-@judge("mitt2023-q-does-not-scale")
-@near_the_stop
-def _does_not_scale(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-does-not-scale")
+def _does_not_scale(case: Case) -> Verdict:
     """By how much more the best capsule network trails the plain one where images are harder than
     digits. Each set has a best one of its own, which can only bring it nearer."""
 
     def gap(data: str) -> Values:
-        plain = evidence.values("accuracy", "convnet_avg", data=data)
-        grid = evidence.systems("accuracy", GRID, data=data, routing="dynamic")
-        nets = [*grid.values(), *evidence.systems("accuracy", "capsnet", data=data).values()]
+        plain = case.values("accuracy", "convnet_avg", data=data)
+        grid = case.systems("accuracy", GRID, data=data, routing="dynamic")
+        nets = [*grid.values(), *case.systems("accuracy", "capsnet", data=data).values()]
         if len(grid) < LEAST_OF_GRID or len(nets) == len(grid):
-            return {}
-        return minus(plain, max(nets, key=lambda values: fmean(values.values())))
+            return Values()
+        best = max(nets, key=lambda values: values.mean)
+        return plain - best
 
     digits = gap("mnist")
-    cells = [Cell(minus(gap(data), digits)) for data in ("cifar10", "cifar100")]
-    return each(claim, cells, corrected=True)
+    return case.each(gap("cifar10") - digits, gap("cifar100") - digits, corrected=True)
 
 
-@judge("mitt2023-q-dead-never-revives")
-@near_the_stop
-def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+@_judge("mitt2023-q-dead-never-revives")
+def _never_revives(case: Case) -> Verdict:
     """Of the dead capsules at the ends of all epochs but the last, the share of those that live at
     the end of a later one. Where none was dead nothing is decided."""
     dead, revived, seeds = 0.0, 0.0, 0
     by_layer = [
-        tuple(evidence.curves(f"{name}/{layer}", NET, data="expanded-mnist") for name in OF_DEATHS)
+        tuple(case.curves(f"{name}/{layer}", NET, data="expanded-mnist") for name in OF_DEATHS)
         for layer in NAMES
     ]
     for seed in by_layer[0][0]:
@@ -387,5 +349,75 @@ def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         return None
     low, high = share_bounds(round(revived), round(dead))
     ours = Interval(revived / dead if dead else 0.0, low, high, seeds)
-    word = word_of(ours, "less", REVIVED, claim.conditions["n_seeds_min"])
-    return StatementVerdict(word, ours, "less", REVIVED)
+    return StatementVerdict(word_of(ours, "less", REVIVED, case.least), ours, "less", REVIVED)
+
+
+class _Twins(NamedTuple):
+    """Of an architecture, routed, without routing, and as narrow as the routed one lives: how many
+    more of the routed one's capsules are dead, as a share of those below the classes; what is
+    gained without routing; and what the narrow one keeps of that."""
+
+    excess: Values
+    gain: Values
+    kept: Values
+
+
+def _twins(case: Case, data: str) -> Iterator[_Twins]:
+    """Those of each architecture on a set."""
+    trained_on = "expanded-mnist" if data == "affnist" else data
+    alive: dict[tuple[str, int], dict[int, str]] = {}
+    # Of several records of a network the fullest comes last, and counts.
+    for known, record in ((known_fields(record), record) for record in case.records):
+        if [known.get(x) for x in ("model", "data", "routing")] == [GRID, trained_on, "dynamic"]:
+            alive[known["widths"], known["d_pose"]] = widths_alive(record)
+    for (widths, d_pose), narrow in alive.items():
+
+        def of(name: str, routing: str, widths: str = widths, d_pose: int = d_pose) -> Values:
+            chosen = {"widths": widths, "d_pose": d_pose, "routing": routing, "stop_at": None}
+            return _on(case, data, name, GRID, **chosen)
+
+        def dead(routing: str, layers: int = widths.count(",") + 1) -> Values:
+            return mean_of(of(f"cdr.{k}", routing) for k in range(1, layers + 1))
+
+        right = of("accuracy", "dynamic")
+        by_widths = {each: of("accuracy", "uniform", each) for each in narrow.values()}
+        kept = Values({s: by_widths[w][s] for s, w in narrow.items() if s in by_widths[w]})
+        yield _Twins(
+            dead("dynamic") - dead("uniform"), of("accuracy", "uniform") - right, kept - right
+        )
+
+
+@_judge("mitt2023-q-deaths-explain-uniform-gain")
+def _deaths_explain(case: Case) -> Verdict:
+    """On affNIST and on CIFAR-10 each: over architectures the gain goes with the deaths, and
+    without the dead capsules less than half of it is left."""
+    parts: list[Verdict] = []
+    for data in ("affnist", "cifar10"):
+        twins = [each for each in _twins(case, data) if each.excess and each.gain]
+        is_enough = len(twins) >= LEAST_ARCHITECTURES
+        parts += [_goes_with(case, twins), _is_lost(case, twins)] if is_enough else [None]
+    return joined(*parts)
+
+
+def _goes_with(case: Case, twins: Sequence[_Twins]) -> StatementVerdict:
+    """Holds by permutations of architectures, and fails by the interval of the correlation."""
+    excess, gain = (tuple(getattr(x, name).mean for x in twins) for name in ("excess", "gain"))
+    ours, chance = rank_test(excess, gain)
+    threshold: float = case.threshold["spearman"]
+    seeds = min(min(len(each.excess), len(each.gain)) for each in twins)
+    word: StatementWord = "undecided"
+    if seeds >= case.least:
+        is_below = ours.high is not None and ours.high < threshold
+        word = "holds" if chance < BY_CHANCE else "fails" if is_below else "undecided"
+    return StatementVerdict(word, ours._replace(n=seeds), "greater", threshold)
+
+
+def _is_lost(case: Case, twins: Sequence[_Twins]) -> Verdict:
+    """What is kept less that share of the gain, in points, mean over architectures, seed by seed.
+    Open where nothing is gained of which a share could be kept."""
+    gain, kept = mean_of(x.gain for x in twins), mean_of(x.kept for x in twins)
+    rest = kept - case.threshold["gain_kept_below"] * gain
+    of_both = Values({seed: gain[seed] for seed in rest})
+    is_gain = holds(case.bound(of_both))
+    because = "networks without routing are not certainly the better ones"
+    return open_if(not is_gain, case.bound(rest.less()), because)

@@ -1,34 +1,47 @@
-"""Statements of [peer2022]: signs, and depth with and without a bias."""
+"""Statements of [peer2022]: signs, depth with and without a bias, how soon networks learn, and
+inputs of layers that are near opposites of each other.
 
+The protocol holds no images out, so accuracies of epochs are those of training images.
+"""
+
+import math
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
-from torchcaps.study.intervals import mean_interval
-from torchcaps_claims.claim import Claim
-from torchcaps_claims.judges.evidence import Evidence, Values
-from torchcaps_claims.judges.rules import (
-    ONE_SIDED,
-    Cell,
+from torchcaps.analysis import curves
+from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps_claims.judges.case import (
+    Case,
+    Verdict,
     confirming,
-    each,
+    holds,
     joined,
-    left_open,
-    minus,
+    judge,
+    open_if,
 )
-from torchcaps_claims.judges.table import judge
+from torchcaps_claims.judges.values import ONE_SIDED, Cell, Values, seed_by_seed
+from torchcaps_claims.onset import MEASURED, Onset, onset_in
+from torchcaps_claims.progress import ends_of_epochs
+from torchcaps_claims.ranks import spearman
 from torchcaps_claims.setups import SIGN_LOSS
-from torchcaps_claims.verdict import StatementVerdict, StatementWord, word_of
+from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
 
-ON_TRAINING = "accuracy@sign/train"
 SETS = ("mnist", "fashion-mnist")
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
+SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
 # How each says that it has a bias.
-BIAS: dict[str, dict[bool, Any]] = {
-    DYNAMIC: {False: "none", True: "added"},
-    EM: {False: False, True: True},
+OF_DYNAMIC, OF_EM = {False: "none", True: "added"}, {False: False, True: True}
+BIAS: dict[str, Mapping[bool, Any]] = {
+    DYNAMIC: OF_DYNAMIC,
+    SIGN_DYNAMIC: OF_DYNAMIC,
+    EM: OF_EM,
+    SIGN_EM: OF_EM,
 }
 DEPTHS = {DYNAMIC: range(2, 6), EM: range(5, 10)}
+# Networks and depths that learn without a bias.
+SHALLOW = ((DYNAMIC, 2), (DYNAMIC, 3), (EM, 5), (EM, 6))
+# Depths of EM that never begin without a bias, in so many epochs.
+NEVER, EPOCHS = (8, 9), 50
 # Controls that keep v(-u) = -v(u).
 ODD: tuple[dict[str, Any], ...] = (
     {"bias": "odd"},
@@ -39,141 +52,118 @@ GAIN, REACHED = 5.0, 1.0
 # In percent: a network that is right more often has learned.
 LEARNED = 50.0
 LATER = "after so short a training a network that has not learned may only learn later"
+# Rows hold numbers of 32 bits, in which 0.95 is a little less.
+LEVEL = 0.95 - 1e-6
+COSINE, CHI = "cancellation_cosine", "cancellation_chi"
+# In percent: 10 points above chance, where learning begins.
+BEGUN, BEGUN_ON_SIGNS = 20.0, 60.0
+# A cosine above it is far from cancelling.
+CONTRADICTED = -0.5
+# What a bias may change where it is not needed, in points.
+NOT_NEEDED = 0.3
 
 
-def _deep(evidence: Evidence, model: str, n: int, data: str, *, bias: bool) -> Values:
-    chosen = {"n_layers": n, "bias": BIAS[model][bias], "data": data}
-    return evidence.values("accuracy", model, **chosen)
+def _chosen(model: str, n: int, bias: bool, data: str = "mnist") -> dict[str, Any]:
+    return {"n_layers": n, "bias": BIAS[model][bias], "data": data}
+
+
+def _deep(case: Case, model: str, n: int, data: str, *, bias: bool) -> Values:
+    return case.values("accuracy", model, **_chosen(model, n, bias, data))
+
+
+# Signs, and depth.
+
+
+def _signs(case: Case, *, bias: bool) -> list[Values]:
+    name, loss = "accuracy@sign/train", SIGN_LOSS["loss"]
+    return [
+        case.values(name, model, bias=BIAS[model][bias], loss=loss)
+        for model in (SIGN_DYNAMIC, SIGN_EM)
+    ]
 
 
 @judge("peer2022-q-sign-not-learnable")
-def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _sign_not_learnable(case: Case) -> Verdict:
     """Exactly one half of the symmetric set, in every seed of both networks; what is shown is the
     difference to it, in points."""
-    cells = [
-        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="none", loss=SIGN_LOSS["loss"]),
-        evidence.values(ON_TRAINING, "peer_sign_em", bias=False, loss=SIGN_LOSS["loss"]),
-    ]
+    cells = _signs(case, bias=False)
     if not all(cells):
         return None
     differences = [value - 50 for cell in cells for value in cell.values()]
-    ours, seeds = mean_interval(differences), tuple(map(len, cells))
+    seeds = tuple(map(len, cells))
+    word: StatementWord = "holds" if min(seeds) >= case.least else "undecided"
     if any(differences):
-        return StatementVerdict("fails", ours, "within", 0.0, seeds)
-    enough = min(seeds) >= claim.conditions["n_seeds_min"]
-    return StatementVerdict("holds" if enough else "undecided", ours, "within", 0.0, seeds)
+        word = "fails"
+    return StatementVerdict(word, mean_interval(differences), "within", 0.0, seeds)
 
 
 @judge("peer2022-q-sign-learnable-with-bias")
-def _sign_learnable_with_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    values = (
-        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="added", loss=SIGN_LOSS["loss"]),
-        evidence.values(ON_TRAINING, "peer_sign_em", bias=True, loss=SIGN_LOSS["loss"]),
-    )
-    cells = [Cell(each, "greater", claim.conditions["threshold"]) for each in values]
-    return each(claim, cells, one_sided=False, corrected=True)
+def _sign_learnable_with_bias(case: Case) -> Verdict:
+    cells = [right.greater(case.threshold) for right in _signs(case, bias=True)]
+    return case.bound(*cells, corrected=True)
 
 
 @judge("peer2022-q-bias-enables-depth")
-def _bias_enables_depth(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _bias_enables_depth(case: Case) -> Verdict:
     cells = [
-        Cell(_deep(evidence, model, n, data, bias=True), "greater", claim.conditions["threshold"])
+        _deep(case, model, n, data, bias=True).greater(case.threshold)
         for data in SETS
         for model in (DYNAMIC, EM)
         for n in DEPTHS[model]
     ]
-    found = each(claim, cells, one_sided=False, corrected=True)
-    return _unless_later(evidence, found, "fails")
-
-
-def _unless_later(
-    evidence: Evidence, part: StatementVerdict | None, word: StatementWord
-) -> StatementVerdict | None:
-    """A part that comes to this word by networks that have not learned, which those of a reduced
-    form may do later."""
-    if part is None or part.word != word or not evidence.is_reduced:
-        return part
-    return left_open(part, LATER)
+    return open_if(case.is_reduced, case.bound(*cells, corrected=True), LATER, word="fails")
 
 
 @judge("peer2022-q-depth-rba-nobias")
-def _dynamic_without_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    return _up_to(claim, evidence, DYNAMIC, trains=(2, 3), stays=(4, 5))
+def _dynamic_without_bias(case: Case) -> Verdict:
+    return _up_to(case, DYNAMIC, trains=(2, 3), stays=(4, 5))
 
 
 @judge("peer2022-q-depth-em-nobias")
-def _em_without_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _em_without_bias(case: Case) -> Verdict:
     """The seventh layer costs accuracy, the eighth and the ninth cost everything."""
-    falls = each(
-        claim,
-        [
-            Cell(
-                _deep(evidence, EM, 6, data, bias=False),
-                against=_deep(evidence, EM, 7, data, bias=False),
-            )
-            for data in SETS
-        ],
-    )
+    six, seven = ([_deep(case, EM, n, data, bias=False) for data in SETS] for n in (6, 7))
+    falls = case.each(*(Cell(a, against=b) for a, b in zip(six, seven, strict=True)))
     # That it costs nothing leaves the statement open.
-    shallow_alone = _up_to(claim, evidence, EM, trains=(5, 6), stays=(8, 9))
-    return joined(shallow_alone, confirming(falls))
+    return joined(_up_to(case, EM, trains=(5, 6), stays=(8, 9)), confirming(falls))
 
 
-def _up_to(
-    claim: Claim,
-    evidence: Evidence,
-    model: str,
-    *,
-    trains: tuple[int, ...],
-    stays: tuple[int, ...],
-) -> StatementVerdict | None:
+def _up_to(case: Case, model: str, *, trains: tuple[int, ...], stays: tuple[int, ...]) -> Verdict:
     """Shallow networks learn, deep ones stay at chance. One that stays is contradicted only where
     it is trained: between chance and trained nothing is decided. A short training can show that a
     network learns, and not that it never does."""
-    threshold: Mapping[str, float] = claim.conditions["threshold"]
-    learn = each(
-        claim,
-        [
-            Cell(_deep(evidence, model, n, data, bias=False), "greater", threshold["trained"])
-            for data in SETS
-            for n in trains
-        ],
-        one_sided=False,
-    )
-    parts = [_unless_later(evidence, learn, "fails")]
-    for values in (_deep(evidence, model, n, data, bias=False) for data in SETS for n in stays):
-        at_chance = each(claim, [Cell(values, "less", threshold["chance"])], one_sided=False)
-        trained = each(claim, [Cell(values, "greater", threshold["trained"])], one_sided=False)
-        is_trained = trained is not None and trained.word == "holds"
+
+    def right(depths: tuple[int, ...]) -> list[Values]:
+        return [_deep(case, model, n, data, bias=False) for data in SETS for n in depths]
+
+    learn = case.bound(*(each.greater(case.threshold["trained"]) for each in right(trains)))
+    parts = [open_if(case.is_reduced, learn, LATER, word="fails")]
+    for values in right(stays):
+        at_chance = case.bound(values.less(case.threshold["chance"]))
+        is_trained = holds(case.bound(values.greater(case.threshold["trained"])))
         stays_there = at_chance if is_trained else confirming(at_chance)
-        parts.append(_unless_later(evidence, stays_there, "holds"))
+        parts.append(open_if(case.is_reduced, stays_there, LATER, word="holds"))
     return joined(*parts)
 
 
 @judge("peer2022-q-bias-helps-generally")
-def _helps_generally(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _helps_generally(case: Case) -> Verdict:
     cells = [
-        Cell(
-            minus(
-                _deep(evidence, model, n, data, bias=True),
-                _deep(evidence, model, n, data, bias=False),
-            )
-        )
+        _deep(case, model, n, data, bias=True) - _deep(case, model, n, data, bias=False)
         for data in SETS
-        for model, depths in ((DYNAMIC, (2, 3)), (EM, (5, 6)))
-        for n in depths
+        for model, n in SHALLOW
     ]
-    return each(claim, cells, corrected=True)
+    return case.each(*cells, corrected=True)
 
 
 @judge("peer2022-q-symmetry-causes-depth-failure")
-def _symmetry_is_the_cause(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+def _symmetry_is_the_cause(case: Case) -> Verdict:
     """With a bias more than five points above every odd control, at four and at five layers; not
     so where an odd control comes within one point of a network that learned with a bias."""
     pairs = [
         (
-            _deep(evidence, DYNAMIC, n, data, bias=True),
-            evidence.values("accuracy", DYNAMIC, n_layers=n, data=data, **control),
+            _deep(case, DYNAMIC, n, data, bias=True),
+            case.values("accuracy", DYNAMIC, n_layers=n, data=data, **control),
         )
         for data in SETS
         for n in (4, 5)
@@ -181,13 +171,225 @@ def _symmetry_is_the_cause(claim: Claim, evidence: Evidence) -> StatementVerdict
     ]
     # The more controls there are, the more often one is as good by chance.
     confidence = 1 - (1 - ONE_SIDED) / len(pairs)
-    least: int = claim.conditions["n_seeds_min"]
     for biased, odd in pairs:
-        gain = Cell(minus(biased, odd), "less", REACHED)
+        gain = (biased - odd).less(REACHED)
         # That neither learns says nothing of the cause.
-        if not gain.is_there or fmean(biased.values()) <= LEARNED:
+        if not gain.is_there or biased.mean <= LEARNED:
             continue
-        if word_of(gain.interval(confidence), "less", REACHED, least) == "holds":
+        if word_of(gain.interval(confidence), "less", REACHED, case.least) == "holds":
             return StatementVerdict("fails", gain.interval(), "greater", GAIN)
-    gains = [Cell(minus(*pair), "greater", GAIN) for pair in pairs]
-    return confirming(each(claim, gains, one_sided=False))
+    return confirming(case.bound(*((biased - odd).greater(GAIN) for biased, odd in pairs)))
+
+
+# How soon networks learn.
+
+# The step of arrival, infinity where there is none, and the last step.
+Arrivals = Mapping[int, tuple[float, int]]
+Onsets = Mapping[int, Onset]
+
+
+@judge("peer2022-q-bias-converges-faster")
+def _converges_faster(case: Case) -> Verdict:
+    cells = [
+        _sooner(*(_arrivals(case, model, n, bias) for bias in (False, True)))
+        for model, n in ((EM, 5), (DYNAMIC, 2), (DYNAMIC, 3))
+    ]
+    return case.each(*cells, corrected=True)
+
+
+def _arrivals(case: Case, model: str, n: int, bias: bool) -> Arrivals:
+    chosen = _chosen(model, n, bias)
+    recipe = case.recipe(model, **chosen)
+    found = {}
+    for seed, curve in case.curves(MEASURED, model, **chosen).items():
+        ends = ends_of_epochs(recipe, len(curve))
+        step = curves.time_to(LEVEL, ends, curve)
+        found[seed] = (math.inf if step is None else step, ends[-1])
+    return found
+
+
+def _sooner(first: Arrivals, second: Arrivals) -> Values:
+    """Steps by which the second arrives before the first. One that does not arrive counts with its
+    last step, so that the difference is no smaller than shown; of a seed in which neither arrives
+    nothing is known."""
+    return Values(
+        {
+            seed: min(first[seed]) - min(second[seed])
+            for seed in first
+            if seed in second and min(first[seed][0], second[seed][0]) < math.inf
+        }
+    )
+
+
+@judge("peer2022-q-bias-starts-immediately")
+def _starts_immediately(case: Case) -> Verdict:
+    """Rows of epochs tell between which steps learning began. Whatever the step between them was,
+    it must be soon with a bias, and without one late and later with every layer."""
+    soon, late = ({n: _onsets(case, n, bias) for n in DEPTHS[EM]} for bias in (True, False))
+    return joined(
+        *(_begins_soon(case, each) for each in soon.values()),
+        *(_never_begins(case, late[n], _epochs(case, n)) for n in NEVER),
+        _begins_late(case, late[5]),
+        *(_begins_later(case, late[n], late[n + 1]) for n in (5, 6)),
+    )
+
+
+def _onsets(case: Case, n: int, bias: bool) -> Onsets:
+    chosen = _chosen(EM, n, bias)
+    recipe = case.recipe(EM, **chosen)
+    by_seed = case.curves(MEASURED, EM, **chosen)
+    return {seed: onset_in(recipe, curve) for seed, curve in by_seed.items()}
+
+
+def _epochs(case: Case, n: int) -> int:
+    epochs: int = case.recipe(EM, **_chosen(EM, n, False)).get("epochs", 0)
+    return epochs
+
+
+def _begins_soon(case: Case, onsets: Onsets) -> Verdict:
+    """On average; not so where the 95 % interval of the least that it can be lies above."""
+    if not onsets:
+        return None
+    limit, enough = case.threshold, len(onsets) >= case.least
+    least, most = _at_least(onsets).interval, (_at_most(onsets) or _at_least(onsets)).interval
+    if enough and least.low is not None and least.low > limit:
+        return StatementVerdict("fails", least, "less", limit)
+    is_soon = enough and bool(_at_most(onsets)) and most.mean < limit
+    return _or_open(is_soon, most, "less", limit)
+
+
+def _begins_late(case: Case, onsets: Onsets) -> Verdict:
+    """On average, and not sooner than so; that it does leaves the statement open."""
+    if not onsets:
+        return None
+    ours = _at_least(onsets).interval
+    is_late = len(onsets) >= case.least and ours.mean >= case.threshold
+    return _or_open(is_late, ours, "greater", case.threshold)
+
+
+def _begins_later(case: Case, first: Onsets, second: Onsets) -> Verdict:
+    """The second on average no sooner than the first at its latest, which must have begun; that it
+    is not later leaves the statement open."""
+    if not first or not second:
+        return None
+    shallow = _at_most(first) or _at_least(first)
+    later = difference_interval([*_at_least(second).values()], [*shallow.values()])
+    enough = min(len(first), len(second)) >= case.least
+    return _or_open(enough and bool(_at_most(first)) and later.mean >= 0, later, "greater", 0.0)
+
+
+def _or_open(is_so: bool, ours: Interval, side: Side, threshold: float) -> StatementVerdict:
+    return StatementVerdict("holds" if is_so else "undecided", ours, side, threshold)
+
+
+def _never_begins(case: Case, onsets: Onsets, epochs: int) -> Verdict:
+    """In no seed; fails where it begins in most of them. What is shown is the share of those that
+    begin."""
+    if not onsets:
+        return None
+    begun = Values({seed: float(onset.by is not None) for seed, onset in onsets.items()})
+    word: StatementWord = "undecided"
+    if len(onsets) >= case.least:
+        if begun.mean > 0.5:
+            word = "fails"
+        elif not any(begun.values()) and epochs >= EPOCHS:
+            word = "holds"
+    return StatementVerdict(word, begun.interval, "less", 0.5)
+
+
+def _at_least(onsets: Onsets) -> Values:
+    return Values({seed: float(onset.after) for seed, onset in onsets.items()})
+
+
+def _at_most(onsets: Onsets) -> Values:
+    """Nothing where learning never began in one of the seeds."""
+    found = {seed: float(each.by) for seed, each in onsets.items() if each.by is not None}
+    return Values(found if len(found) == len(onsets) else {})
+
+
+# Inputs of layers that are near opposites of each other.
+
+
+@judge("peer2022-q-relu-shields-first-layer")
+def _relu_shields(case: Case) -> Verdict:
+    """Behind a ReLU no component below zero and no near-antipodal pair, with a bias and without,
+    and as accurate with it. What a bias gains there contradicts; what it costs does not."""
+
+    def of(statistic: str, *, bias: bool) -> Values:
+        return case.values(statistic, "capsnet", primary_relu=True, bias=bias, data="mnist")
+
+    gain = of("accuracy", bias=True) - of("accuracy", bias=False)
+    return joined(
+        case.each(gain.less(NOT_NEEDED)),
+        confirming(case.each(gain.within(NOT_NEEDED))),
+        *(
+            _none(case, of(f"{name}.1", bias=bias))
+            for name in ("negative_share", "antipodal_share")
+            for bias in (False, True)
+        ),
+    )
+
+
+def _none(case: Case, shares: Values) -> Verdict:
+    """Exactly none in every seed; another share leaves the statement open."""
+    if not shares:
+        return None
+    is_none = len(shares) >= case.least and not any(shares.values())
+    return _or_open(is_none, shares.interval, "within", 0.0)
+
+
+@judge("peer2022-q-negatives-grow-with-depth")
+def _negatives_grow(case: Case) -> Verdict:
+    """From layer to layer, before training, and after it in the seeds that learned anything; the
+    nearest hundredth of the cosines must fall meanwhile."""
+    shares, cosines = [], []
+    for data in SETS:
+        for model, n in ((DYNAMIC, 5), (EM, 9)):
+            chosen = {"n_layers": n, "data": data}
+            right = case.values("accuracy", model, **chosen)
+            learned = [seed for seed, accuracy in right.items() if accuracy > BEGUN]
+            # Of networks that stay at chance nothing is claimed.
+            for when in ("_at_start", "") if learned or not right else ("_at_start",):
+                share, cosine = (
+                    _rising(case, f"{name}{when}", model, chosen)
+                    for name in ("antipodal_share", "lowest_cosine")
+                )
+                seeds = share if when else learned
+                shares.append(Values({seed: share[seed] for seed in seeds if seed in share}))
+                cosines.append(sum(cosine[seed] for seed in seeds if seed in cosine))
+    is_open = not all(total < 0 for total in cosines)
+    because = "the nearest pairs do not come nearer from layer to layer"
+    return open_if(is_open, case.each(*shares), because, word="holds")
+
+
+def _rising(case: Case, name: str, model: str, chosen: Mapping[str, Any]) -> Values:
+    """The correlation of ranks of a statistic with the number of its layer, seed by seed."""
+    by_layer = [case.values(f"{name}.{k}", model, **chosen) for k in range(1, 10)]
+    layers = [layer for layer in by_layer if layer]
+    return seed_by_seed(lambda values: spearman(range(len(layers)), values), layers)
+
+
+@judge("peer2022-q-gradient-cancellation")
+def _cancels(case: Case) -> Verdict:
+    """The cosine before training, and where learning never began the mean of it and of that after
+    training, without a bias; and χ before training, without a bias less that with one. A cosine
+    above −0.9 leaves it open, and one above −0.5 contradicts."""
+    cosines, chis = [], []
+    for model, begun, chosen in (
+        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, {"loss": SIGN_LOSS["loss"]}),
+        (DYNAMIC, BEGUN, {"n_layers": 4, "data": "mnist"}),
+    ):
+        start, end, right, without = (
+            case.values(name, model, bias="none", **chosen)
+            for name in (f"{COSINE}_at_start", COSINE, "accuracy", f"{CHI}_at_start")
+        )
+        waiting = {seed for seed in end if right.get(seed, 100.0) <= begun}
+        cosines.append(
+            Values({s: (x + end[s]) / 2 if s in waiting else x for s, x in start.items()})
+        )
+        chis.append(without - case.values(f"{CHI}_at_start", model, bias="added", **chosen))
+    return joined(
+        confirming(case.each(*(cosine.less(case.threshold["cos"]) for cosine in cosines))),
+        case.each(*(cosine.less(CONTRADICTED) for cosine in cosines)),
+        case.each(*(chi.greater(case.threshold["chi_difference"]) for chi in chis)),
+    )

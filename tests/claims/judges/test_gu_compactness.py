@@ -5,7 +5,7 @@ import pytest
 from made_records import record
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
-from torchcaps_claims.judges.gu_compactness import FACTORS
+from torchcaps_claims.judges.gu import FACTORS
 
 NOISE = (-0.002, -0.001, 0.0, 0.001, 0.002)
 ORDER = {"gu_convnet_r": 0.0, "gu_convnet_cr": 0.02, "gu_convnet_cr_sf": 0.06, "gu_capsnet": 0.04}

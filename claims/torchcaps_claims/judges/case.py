@@ -1,0 +1,202 @@
+"""A statement before its judge, and the table of judges."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torchcaps.study.intervals import variance_ratio_interval
+from torchcaps_claims.claim import find_claim
+from torchcaps_claims.judges.evidence import Evidence
+from torchcaps_claims.judges.values import CONFIDENCE, ONE_SIDED, Cell, Values
+from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
+
+__all__ = [
+    "JUDGES",
+    "Case",
+    "Entry",
+    "Judge",
+    "Verdict",
+    "confirming",
+    "fails",
+    "holds",
+    "joined",
+    "judge",
+    "open_if",
+    "printed",
+    "shown",
+]
+
+# None while records are missing.
+Verdict = StatementVerdict | None
+
+
+class Case(Evidence):
+    """The records about a statement, what its row asks for, and the tests that rows name. Values
+    without a side and a threshold are to be greater than 0."""
+
+    @property
+    def threshold(self) -> Any:
+        """A number, or several by their names."""
+        return self.claim.conditions["threshold"]
+
+    @property
+    def least(self) -> int:
+        """As many seeds decide it."""
+        n: int = self.claim.conditions["n_seeds_min"]
+        return n
+
+    def each(
+        self, *cells: Cell | Values, one_sided: bool = True, corrected: bool = False
+    ) -> Verdict:
+        """Holds where every cell holds, and fails where one fails; corrected, by the interval of
+        Bonferroni. Shows the cell nearest to failing, one that fails with the interval by which it
+        does.
+
+        Where cells are missing, one of the others may let it fail; else there is no verdict.
+        """
+        there = [cell for cell in _cells(cells) if cell.is_there]
+        many = len(cells) if corrected else 1
+        words = [cell.word(self.least, one_sided=one_sided, cells=many) for cell in there]
+        if not there or (len(there) < len(cells) and "fails" not in words):
+            return None
+        order: tuple[StatementWord, ...] = ("fails", "undecided", "holds")
+        word, cell = min(
+            zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
+        )
+        return shown(word, cell, 1 - (1 - CONFIDENCE) / many if word == "fails" else CONFIDENCE)
+
+    def bound(self, *cells: Cell | Values, corrected: bool = False) -> Verdict:
+        """The same by 95 % intervals, which rows call a 95 % bound."""
+        return self.each(*cells, one_sided=False, corrected=corrected)
+
+    def one_of(self, *cells: Cell | Values, corrected: bool = False) -> Verdict:
+        """Holds where one cell holds, and fails where every one fails, by 95 % intervals.
+        Corrected, a cell holds by a one-sided test at its share of 5 %, as the more cells there
+        are, the more often one holds by chance."""
+        confidence = 1 - (1 - ONE_SIDED) / len(cells) if corrected else CONFIDENCE
+        return self._unless_all_fail(_cells(cells), any, confidence)
+
+    def all_of(self, *cells: Cell | Values) -> Verdict:
+        """Holds where all cells hold, and yet fails only where every one fails, by 95 %
+        intervals."""
+        return self._unless_all_fail(_cells(cells), all, CONFIDENCE)
+
+    def _unless_all_fail(
+        self, cells: Sequence[Cell], enough: Callable[[Iterable[bool]], bool], confidence: float
+    ) -> Verdict:
+        """Shows the cell nearest to holding; None where one is missing."""
+        if not all(cell.is_there for cell in cells):
+            return None
+
+        def is_word(cell: Cell, word: StatementWord, confidence: float) -> bool:
+            found = word_of(cell.interval(confidence), cell.side, cell.threshold, self.least)
+            return cell.open_because is None and found == word
+
+        word: StatementWord = "undecided"
+        if all(is_word(cell, "fails", CONFIDENCE) for cell in cells):
+            word = "fails"
+        elif enough(is_word(cell, "holds", confidence) for cell in cells):
+            word = "holds"
+        return shown(word, max(cells, key=Cell.slack))
+
+    def varies(
+        self,
+        first: Mapping[int, Sequence[float]],
+        second: Mapping[int, Sequence[float]],
+        side: Side,
+        threshold: float = 1.0,
+    ) -> Verdict:
+        """Whether the variance of the first is on that side of so many times that of the second, by
+        the 95 % interval of a bootstrap over seeds."""
+        ours = variance_ratio_interval([*first.values()], [*second.values()], confidence=CONFIDENCE)
+        if ours is None:
+            return None
+        return StatementVerdict(word_of(ours, side, threshold, self.least), ours, side, threshold)
+
+
+Judge = Callable[[Case], Verdict]
+
+
+def _cells(cells: Sequence[Cell | Values]) -> list[Cell]:
+    return [cell if isinstance(cell, Cell) else Cell(cell) for cell in cells]
+
+
+def shown(word: StatementWord, cell: Cell, confidence: float = CONFIDENCE) -> StatementVerdict:
+    """A verdict that shows this cell."""
+    because = cell.open_because if word == "undecided" else None
+    return StatementVerdict(
+        word, cell.interval(confidence), cell.side, cell.threshold, open_because=because
+    )
+
+
+def open_if(
+    is_so: bool, part: Verdict, because: str, *, word: StatementWord | None = None
+) -> Verdict:
+    """The same numbers, which something else of the row keeps from deciding it, and what.
+
+    Arguments:
+        is_so: whether it does.
+        part: of a statement.
+        because: what keeps it open.
+        word: only a part that comes to this word.
+    """
+    if part is None or not is_so or word not in (None, part.word):
+        return part
+    return replace(part, word="undecided", open_because=because)
+
+
+def holds(part: Verdict) -> bool:
+    return part is not None and part.word == "holds"
+
+
+def fails(part: Verdict) -> bool:
+    return part is not None and part.word == "fails"
+
+
+def printed(name: str) -> float:
+    """The number that a claim prints."""
+    value = find_claim(name).value
+    assert isinstance(value, float)
+    return value
+
+
+def confirming(part: Verdict) -> Verdict:
+    """Of a part that a statement needs to hold and that cannot contradict it."""
+    return open_if(True, part, "this part of its row cannot contradict it", word="fails")
+
+
+def joined(*parts: Verdict) -> Verdict:
+    """Of a statement of several parts: holds where all hold, fails where one fails, and shows the
+    part that decides."""
+    known = [part for part in parts if part is not None]
+    for part in known:
+        if part.word == "fails":
+            return part
+    if not known or len(known) < len(parts):
+        return None
+    return next((part for part in known if part.word == "undecided"), known[0])
+
+
+class Entry(NamedTuple):
+    """The judge of a statement, and which records may stand beside each other before it."""
+
+    judge: Judge
+    # It compares no network with another: it may rest on narrow and on wide ones at once.
+    with_itself: bool
+    # It compares networks on one data set at a time.
+    within_a_set: bool
+
+
+JUDGES: dict[str, Entry] = {}
+
+
+def judge(
+    *names: str, with_itself: bool = False, within_a_set: bool = False
+) -> Callable[[Judge], Judge]:
+    """Enter a function as the judge of these statements."""
+
+    def enter(function: Judge) -> Judge:
+        JUDGES.update(dict.fromkeys(names, Entry(function, with_itself, within_a_set)))
+        return function
+
+    return enter
