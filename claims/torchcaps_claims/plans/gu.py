@@ -2,7 +2,7 @@
 
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.plan import Plan, no_run, runs
-from torchcaps_claims.plans.plan_statement import Statements, plan_statement
+from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.setups import SETUPS
 
 __all__ = ["plan"]
@@ -30,107 +30,21 @@ ABLATED = {
 UNSQUASHED = "primary_squash=none class_squash=none"
 DRAWN = {"conditional": "", "normal (no masking)": "mask=none", "none": "decoder=false"}
 LOSSES = {"margin": "", "CE": ":loss=cross_entropy", "BCE": ":loss=binary"}
+# Networks without class vectors.
+VECTORLESS = ("convnet_avg", "convnet_fc", "gu_convnet_fc_lk")
 SETTINGS = "training protocol"
-KERNELS = "kernel=3|5|7|9|11"
 # The paper leaves the number of training images of these two open; it is not that of Table 4.
 OPEN_SIZE = "multi-mnist-1000"
 
-AFF, CAPSNET, NOR, AVG, FC, LK = (
-    "gu_aff_capsnet",
-    "gu_capsnet",
-    "gu_capsnet_nor",
-    "convnet_avg",
-    "convnet_fc",
-    "gu_convnet_fc_lk",
-)
-CR, CR_SF, R = "gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r"
-SEVERAL = ("multi-mnist", "multi-mnist-10", "multi-mnist-100", "multi-mnist-1000")
-
-STATEMENTS: Statements = {
-    "q-convnet-avg-beats-capsnet": (f"{AVG}; {CAPSNET}", "accuracy parameters"),
-    "q-dr-harms-affine": (f"{AFF}; gu_aff_capsnet_dr; {NOR}; {CAPSNET}", "accuracy"),
-    "q-shared-helps-affine": (f"{AFF}; {NOR}", "accuracy"),
-    "q-squash-helps-affine": (
-        f"{AFF} primary_squash=hinton|none class_squash=hinton|none",
-        "accuracy",
-    ),
-    "q-recon-neutral-affine": (f"{AFF} mask=class|none; {AFF} decoder=false", "accuracy"),
-    "q-margin-slightly-harms": (f"{AFF} :loss=auto|cross_entropy", "accuracy"),
-    "q-large-kernels-help": (f"{CAPSNET} {KERNELS}; {FC} {KERNELS}; {AVG} {KERNELS}", "accuracy"),
-    "q-convnet-avg-every-kernel": (
-        f"{AVG} {KERNELS}; {CAPSNET} {KERNELS}; {FC} {KERNELS}",
-        "accuracy",
-    ),
-    "q-fc-gap-is-kernel": (f"{CAPSNET} kernel=5|9; {FC} kernel=5|9", "accuracy"),
-    "q-groups-no-effect": (
-        f"{AFF} types=8 d_primary=32; {AFF} types=16 d_primary=16; {AFF}; "
-        f"{AFF} types=64 d_primary=4",
-        "accuracy",
-    ),
-    "q-all-components-help-multimnist": (
-        f"{CAPSNET}; {NOR}; gu_aff_capsnet_dr; {CAPSNET} {UNSQUASHED}; {CAPSNET} decoder=false; "
-        f"{CAPSNET} :loss=binary",
-        "accuracy",
-    ),
-    "q-recon-need-not-be-conditional": (
-        f"{CAPSNET} mask=class|none; {CAPSNET} decoder=false",
-        "accuracy",
-    ),
-    "q-margin-beats-bce": (f"{CAPSNET} :loss=auto|binary", "accuracy"),
-    "q-avg-bad-for-overlap": (f"{CAPSNET}; {AVG}", "accuracy"),
-    "q-fc-lk-beats-capsnet": (
-        f"{LK}; {CAPSNET}; {LK} {KERNELS}; {CAPSNET} {KERNELS}",
-        "accuracy",
-        SEVERAL,
-    ),
-    "q-cr-and-squash-semantic": (f"{CR}; {CR_SF}; {R}", "compactness"),
-    "q-dr-reduces-compactness": (f"{CR_SF}; {CAPSNET}", "compactness"),
-    "q-perturbation-range": (f"{CAPSNET}; {R}", "perturbation_range"),
-    # Points of the plane are images of one pixel.
-    "q-cr-separates-classes": (f"{CR} kernel=1; {R} kernel=1", "class_separation"),
-    "q-no-single-convnet": (
-        f"{FC}; {LK}; {AVG}; {CR}; {R}; {CR_SF}; {CAPSNET}",
-        "accuracy compactness",
-    ),
-    "q-capsnet-beats-convnet-fc": (f"{CAPSNET}; {FC}", "accuracy"),
-    "q-convnet-avg-beats-aff-capsnet": (
-        f"{AVG}; {AFF} mask=class|none; {AFF} decoder=false; {AFF} :loss=cross_entropy",
-        "accuracy",
-    ),
-    "q-recon-enhances-convnet": (
-        f"{FC} reconstruction=true|false; {LK} reconstruction=true|false",
-        "accuracy",
-    ),
-    "q-margin-enhances-convnet": (
-        f"{FC} margin=true|false; {LK} margin=true|false; {FC} margin=true reconstruction=true; "
-        f"{LK} margin=true reconstruction=true",
-        "accuracy",
-    ),
-    "q-capacity-explains-multimnist": (
-        f"{CAPSNET}; {NOR}; gu_aff_capsnet_dr; gu_aff_capsnet_dr types=57",
-        "accuracy",
-    ),
-    "q-compactness-fmnist": (f"{CR}; {CR_SF}; {R}; {CAPSNET}", "compactness"),
-}
 # Two cells of Table 3 are those of Table 1, whose network stopped at 99.22 %.
 STOPPED = ("gu2021-t3-convnet-avg-k9-std", "gu2021-t3-convnet-avg-k9-aff")
-SHOWN = {
-    "q-nor-shared-equals-conv-gap": (
-        "tests/theory/test_gu.py::test_it_is_a_convolution_and_a_global_average"
-    ),
-    "q-cr-sf-equals-nor": (
-        "tests/models/test_convnets.py::test_convnet_cr_sf_is_capsnet_without_routing"
-    ),
-}
 
 
 def plan(claim: Claim) -> Plan:
     """What becomes of a row of this paper."""
-    name = claim.id.partition("-")[2]
-    if name in SHOWN:
-        return no_run(claim, "theory", shown_by=SHOWN[name])
-    if claim.states:
-        return plan_statement(claim, name, STATEMENTS, adapt=_adapt)
+    planned = plan_row(claim, adapt=_adapt)
+    if planned is not None:
+        return planned
     if claim.kind == "params":
         return no_run(claim, "count", shown_by="tests/claims/test_sizes.py::test_a_published_size")
     if claim.system == SETTINGS:
@@ -199,5 +113,5 @@ def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
         "gu-toy": data == "toy-2d",
     }
     other_size = several and "kernel=" in system and data != "multi-mnist-100"
-    is_vectorless = setup == "gu-compact" and system in (AVG, FC, LK)
+    is_vectorless = setup == "gu-compact" and system in VECTORLESS
     return (setup, system) if about[setup] and not other_size and not is_vectorless else None

@@ -1,11 +1,10 @@
 """The rows of [renzulli2025]: what is trained for each, or why nothing is."""
 
+from torchcaps.errors import TorchcapsError, nearest
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.job import Job
 from torchcaps_claims.plan import Plan, no_run, runs
-from torchcaps_claims.plans.plan_statement import plan_statement
-from torchcaps_claims.plans.renzulli_statements import SHOWN, STATEMENTS
-from torchcaps_claims.plans.renzulli_systems import system_for
+from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
@@ -31,16 +30,34 @@ OWN_LEVELS = "the number of levels of this network on these images; the usual on
 # What of a row's conditions says where or when is looked.
 PLACES = {"K": "K", "predicted_class": "class", "epoch": "epoch", "best_seed": "best_seed"}
 
+# The networks as built for each data set, as far as the paper or its public code says.
+FAMILIES = {
+    "DR-CapsNet": "rem_dr",
+    "γ-CapsNet": "rem_gamma",
+    "DeepCaps": "rem_deepcaps",
+    "Eff-CapsNet": "rem_eff",
+    "Eff-ConvCapsNet": "rem_effconv",
+    "multilayer": "rem_multilayer",
+}
+EFFICIENT = {
+    "mnist": "rem_eff_mnist",
+    "fashion-mnist": "rem_eff_mnist",
+    "svhn": "rem_eff_svhn",
+    "cifar10": "rem_eff_cifar",
+}
+# As public code of Efficient-CapsNet takes them: each camera standardised, brought from 96 × 96 to
+# 64 × 64, of which 48 × 48 are shown in other light.
+NORB = ":image_size=64x64 :crop=48x48 :standardise=set :augment=light"
+COLOUR = ("cifar10", "svhn")
+LARGE = ("dogs-vs-cats", "imagenette")
+
 
 def plan(claim: Claim) -> Plan:
     """What becomes of a row of this paper."""
-    name = claim.id.partition("-")[2]
-    if name in SHOWN:
-        word, shown_by = SHOWN[name]
-        return no_run(claim, word, shown_by=shown_by)
-    if claim.states:
-        return plan_statement(claim, name, STATEMENTS, adapt=_adapt)
-    if name.startswith("text-k-"):
+    planned = plan_row(claim, adapt=_adapt)
+    if planned is not None:
+        return planned
+    if claim.id.startswith("rem-text-k-"):
         return no_run(claim, "setting")
     assert claim.system is not None
     if claim.kind == "params" and not claim.needs_trained:
@@ -67,7 +84,7 @@ def _measured(claim: Claim) -> Plan:
     metric = METRICS[claim.kind]
     jobs: list[Job] = []
     for test in _images(claim):
-        system = f"{system_for(family, test)} {steps}"
+        system = f"{_system_for(family, test)} {steps}"
         jobs += SETUPS[_setup(test, steps, conditions.get("regime"))].jobs(
             system,
             metrics=metric,
@@ -114,7 +131,37 @@ def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     else:
         regime = None
     steps = " ".join(words)
-    found = system_for(family, data)
+    found = _system_for(family, data)
     if found is None:
         return None
     return _setup(data, steps, regime), f"{found} {steps}"
+
+
+def _system_for(family: str, data: str) -> str | None:
+    """The line of cells of a family on a data set; None where the family is not built for it."""
+    if family not in FAMILIES:
+        raise TorchcapsError(f"family {family!r} is unknown; {nearest(family, FAMILIES)}.")
+    model = FAMILIES[family]
+    is_norb = data.startswith("smallnorb")
+    if data in LARGE:
+        return f"{model} :image_size=128x128" if model == "rem_effconv" else None
+    if model == "rem_effconv":
+        # Large enough that classes look at several positions, of which saliency is made.
+        return f"{model} :image_size=64x64" if data == "part-whole" else None
+    if model == "rem_eff":
+        if is_norb:
+            return f"rem_eff_norb {NORB}"
+        return EFFICIENT.get(data)
+    if data == "tiny-imagenet":
+        # Features of a frozen ResNet-18 instead of the image, one type of 36 capsules.
+        frozen = "rem_dr types=1 trunk=resnet18_imagenet :image_size=224x224"
+        return frozen if model == "rem_dr" else None
+    if is_norb:
+        return f"{model} {NORB}"
+    if data in COLOUR and model == "rem_dr":
+        # The augmentation of its public code, which names CIFAR alone.
+        light = " :augment=flip-light" if data == "cifar10" else ""
+        return f"rem_dr types=64 :image_size=24x24{light}"
+    if data in COLOUR and model == "rem_deepcaps":
+        return "rem_deepcaps :image_size=64x64"
+    return model
