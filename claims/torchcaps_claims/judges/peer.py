@@ -23,12 +23,13 @@ from torchcaps_claims.judges.values import ONE_SIDED, Cell, Values, seed_by_seed
 from torchcaps_claims.onset import MEASURED, Onset, onset_in
 from torchcaps_claims.progress import ends_of_epochs
 from torchcaps_claims.ranks import spearman
-from torchcaps_claims.setups import SIGN_LOSS
+from torchcaps_claims.setups import SETUPS
 from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
 
 SETS = ("mnist", "fashion-mnist")
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
+SIGN_LOSS = {"loss": SETUPS["peer-sign"].fields["loss"]}
 # How each says that it has a bias.
 OF_DYNAMIC, OF_EM = {False: "none", True: "added"}, {False: False, True: True}
 BIAS: dict[str, Mapping[bool, Any]] = {
@@ -75,9 +76,8 @@ def _deep(case: Case, model: str, n: int, data: str, *, bias: bool) -> Values:
 
 
 def _signs(case: Case, *, bias: bool) -> list[Values]:
-    name, loss = "accuracy@sign/train", SIGN_LOSS["loss"]
     return [
-        case.values(name, model, bias=BIAS[model][bias], loss=loss)
+        case.values("accuracy@sign/train", model, bias=BIAS[model][bias], **SIGN_LOSS)
         for model in (SIGN_DYNAMIC, SIGN_EM)
     ]
 
@@ -376,7 +376,7 @@ def _cancels(case: Case) -> Verdict:
     above −0.9 leaves it open, and one above −0.5 contradicts."""
     cosines, chis = [], []
     for model, begun, chosen in (
-        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, {"loss": SIGN_LOSS["loss"]}),
+        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, SIGN_LOSS),
         (DYNAMIC, BEGUN, {"n_layers": 4, "data": "mnist"}),
     ):
         start, end, right, without = (
