@@ -8,10 +8,16 @@ import sys
 import pytest
 
 from error_text import text_of
-from study_line import FOUR_SEEDS, kill_all, until
+from study_line import FOUR_SEEDS, LINE, kill_all, until
+from torchcaps.errors import TorchcapsError
 from torchcaps.study import read_records
+from torchcaps.study import work as module
+from torchcaps.study.disk import signed
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.on_ray import OnNode
 from torchcaps.study.pool import run_study
 from torchcaps.study.settings import Settings
+from torchcaps.train import own_code
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
@@ -26,6 +32,59 @@ def test_without_ray_the_extra_is_named(study, tmp_path, monkeypatch):
 
 def run_on(place, study, folder, **options):
     return run_study(study(), Settings(folder / "runs", folder / "e", on=place, **options))
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """What runs on another machine, in this process."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+    def make(*, n_gpus=0, **options):
+        settings = Settings(tmp_path / "runs", tmp_path / "evidence", on="ray", **options)
+        return OnNode(settings, 3, ["torchcaps", "study", "run"], n_gpus)
+
+    return make
+
+
+def test_cells_are_taken_there(study, node, monkeypatch):
+    seen = []
+    monkeypatch.setattr(module, "fit", lambda recipe, out, **options: seen.append(out))
+    monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 50.0})
+    monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
+    there = node()
+    (cell,) = study().cells()
+    assert there.serve([cell])
+    assert seen == [there.settings.folder / cell.name]
+    assert Ledger(there.settings.folder).state(cell) == "done"
+    assert (there.settings.folder / "worker3.log").is_file()
+
+
+def test_a_worker_imports_what_the_study_was_given(study, node, monkeypatch, tmp_path):
+    """A worker is another process, which knew no network of one's own."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    monkeypatch.setattr(module, "fit", lambda *_, **__: pytest.fail("it was not imported"))
+    file = tmp_path / "mine_of_worker.py"
+    file.write_text("import torchcaps\nraise torchcaps.TorchcapsError('it was imported')")
+    (cell,) = study().cells()
+    with pytest.raises(TorchcapsError, match="it was imported"):
+        node(imports=(file,)).serve([cell])
+
+
+def test_a_worker_without_a_gpu_sees_none(node):
+    node(n_gpus=1)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+    node(n_gpus=0)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_paths_do_not_depend_on_where_a_process_was_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = Settings("runs", "evidence", root="data").for_elsewhere()
+    assert (settings.folder, settings.root) == (tmp_path / "runs", tmp_path / "data")
+    with signed(settings.folder) as sign:
+        assert (settings.folder / sign).is_file()
 
 
 @pytest.mark.cluster
@@ -95,18 +154,15 @@ def test_a_machine_that_goes_away_loses_no_cell(cluster, lines):
 
 
 @pytest.mark.cluster
-def test_machines_that_do_not_see_the_folder_send_cells_back(cluster, lines):
+def test_a_machine_that_does_not_see_the_folder_says_so(cluster, lines):
     """/proc/self/cwd is another folder for each process."""
-    second = cluster.add_node(**SMALL)
-    words = ("--jobs", "2", "--on", f"ray:{cluster.address}", "--out", "/proc/self/cwd/runs")
-    study = lines.start(*words)
-    claims = lines.folder / "runs"
-    until(lambda: len(list(claims.glob("*.claim"))) == 2)
-    cluster.remove_node(second, allow_graceful=False)
-    ended_well(lines, study)
-    # No worker took cells by itself.
-    assert not list(claims.glob("worker*.log"))
-    assert not list(claims.glob(".*"))
+    words = ("--on", f"ray:{cluster.address}", "--out", "/proc/self/cwd/runs")
+    study = lines.start(*words, code=f"import sys; sys.stderr = open('said', 'w'); {LINE}")
+    assert study.wait(timeout=600) == 2
+    said = (lines.folder / "said").read_text()
+    assert "torchcaps: the Ray worker on " in said
+    assert "does not see /proc/self/cwd/runs as this machine does, or its disk has no " in said
+    assert lines.rows() == {}
 
 
 @pytest.mark.cluster

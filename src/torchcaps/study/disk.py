@@ -1,19 +1,17 @@
-"""Whether another machine sees the folder of the cells; how a cell travels where it does not."""
+"""Whether another machine sees the folder of the cells, and its locks too."""
 
-import shutil
+import platform
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["Files", "is_held", "is_seen", "pack", "signed", "unpack"]
+__all__ = ["is_held", "signed", "unseen"]
 
 # Seconds. Who asks whether a lock is free holds it for a thousandth of that.
 ASKING = 0.1
-# The files of a cell, by their paths within the folder of all cells.
-Files = Mapping[str, bytes]
 
 
 @contextmanager
@@ -30,10 +28,16 @@ def signed(folder: Path) -> Iterator[str]:
         (folder / sign).unlink(missing_ok=True)
 
 
-def is_seen(folder: Path, sign: str) -> bool:
-    """Whether this machine sees that folder, and its locks too: then workers here may take cells
-    by themselves, and none is taken twice."""
-    return (folder / sign).is_file() and is_held(folder / sign)
+def unseen(folder: Path, sign: str, who: str) -> str:
+    """Say in one sentence that this machine does not see a signed folder, or not its locks, so that
+    cells would be taken twice; nothing where it does. `who` is what runs here: "the Slurm job"."""
+    if (folder / sign).is_file() and is_held(folder / sign):
+        return ""
+    return (
+        f"{who} on {platform.node()} does not see {folder} as this machine does, or its disk has "
+        f"no locks that hold across machines; let --out name a folder on the disk that all "
+        f"machines share."
+    )
 
 
 def is_held(file: Path) -> bool:
@@ -45,60 +49,3 @@ def is_held(file: Path) -> bool:
         return True
     lock.release()
     return False
-
-
-def pack(folder: Path, name: str) -> dict[str, bytes]:
-    """All that there is of a cell: its runs, and what was measured of it."""
-    _finish_moving(folder, name)
-    within = [path for run in _runs(folder, name) for path in run.rglob("*") if path.is_file()]
-    measured = folder / f"{name}.values.json"
-    files = [*within, *([measured] if measured.is_file() else [])]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def unpack(files: Files, folder: Path, name: str) -> None:
-    """Put a cell that came from elsewhere in the place of what there is: first each of its runs as
-    a whole, then what was measured of it."""
-    _finish_moving(folder, name)
-    arrived, before = _aside(folder, name)
-    for old in (arrived, before):
-        shutil.rmtree(old, ignore_errors=True)
-    before.mkdir(parents=True)
-    for path, content in files.items():
-        place = arrived / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-    _move(folder, name)
-
-
-def _move(folder: Path, name: str) -> None:
-    """Put what arrived in its place, and what was there out of the way."""
-    arrived, before = _aside(folder, name)
-    for run in _runs(folder, name):
-        if (arrived / run.name).is_dir():
-            if run.exists():
-                run.rename(before / run.name)
-            (arrived / run.name).rename(run)
-    measured = arrived / f"{name}.values.json"
-    if measured.is_file():
-        measured.replace(folder / measured.name)
-    for old in (arrived, before):
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _finish_moving(folder: Path, name: str) -> None:
-    """What a process was at that was killed between taking a run away and putting the one that
-    arrived in its place; all had arrived by then."""
-    _, before = _aside(folder, name)
-    if before.is_dir() and any(before.iterdir()):
-        _move(folder, name)
-
-
-def _aside(folder: Path, name: str) -> tuple[Path, Path]:
-    """Where a cell lies that has arrived, and what it takes the place of."""
-    return folder / f".{name}.arrived", folder / f".{name}.before"
-
-
-def _runs(folder: Path, name: str) -> list[Path]:
-    """The run of a cell, and those that its looks trained."""
-    return [folder / f"{name}{ending}" for ending in ("", ".decoder", ".dense")]

@@ -1,25 +1,25 @@
 """Workers on a Ray cluster. Ray finds them a machine, a core or a GPU each, and says when one died.
 
-This process must be on a machine of the cluster: Ray's core knows no other way in.
+This process must be on a machine of the cluster: Ray's core knows no other way in. All machines
+must see the folder of the cells.
 """
 
 import os
+import platform
 import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchcaps import __version__
-from torchcaps.errors import Interrupted, TorchcapsError
-from torchcaps.study.disk import pack, signed, unpack
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.disk import signed, unseen
 from torchcaps.study.ledger import Ledger
-from torchcaps.study.on_node import About, OnNode
 from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
-from torchcaps.study.work import Lost, work
-from torchcaps.study.workers import End, Hire
+from torchcaps.study.workers import End, Hire, serve
 
 __all__ = ["on_ray"]
 
@@ -98,6 +98,42 @@ def _gpus_a_worker(ray: Any, settings: Settings) -> int:
     return int(settings.device != "cpu" and found > 0)
 
 
+class About(NamedTuple):
+    """What a pool must know of a worker before it gives it cells."""
+
+    version: str
+    process: int
+    machine: str
+    # Ray's name of the machine.
+    node: str
+    # Why it cannot take cells, or nothing.
+    unseen: str
+
+
+class OnNode:
+    """What runs in the process that Ray started for a worker: it takes cells by itself, as workers
+    of one machine do."""
+
+    def __init__(self, settings: Settings, number: int, command: Sequence[str], n_gpus: int):
+        self.settings, self.number = settings, number
+        # Runs write down which command began them.
+        sys.argv = list(command)
+        if not n_gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+    def about(self, sign: str) -> About:
+        """Who this is, and whether it sees the folder that was signed."""
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        why_not = unseen(self.settings.folder, sign, "the Ray worker")
+        return About(__version__, os.getpid(), platform.node(), node, why_not)
+
+    def serve(self, cells: Sequence[Cell]) -> bool:
+        """Take cells until none is left."""
+        return serve(cells, self.settings, self.number)
+
+
 class _OnRay:
     """A worker on some machine of the cluster, and the thread that waits for it here."""
 
@@ -111,11 +147,9 @@ class _OnRay:
         sign: str,
         n_gpus: int,
     ):
-        self._ray, self._cells, self._settings, self._sign = ray, cells, settings, sign
+        self._ray, self._cells, self._sign = ray, cells, sign
         self._ledger = Ledger(settings.folder)
         self._about: About | None = None
-        # What it is at, where this process sends it cells.
-        self._sent: str | None = None
         self._end = End("done")
         self._error: Exception | None = None
         made = ray.remote(num_cpus=1, num_gpus=n_gpus)(OnNode)
@@ -158,10 +192,7 @@ class _OnRay:
         errors = self._ray.exceptions
         try:
             self._serve()
-        except Interrupted:
-            # The pool knows by itself when the time is up.
-            self._end = End("done")
-        except (errors.RayActorError, Lost):
+        except errors.RayActorError:
             self._end = End("lost" if self._is_machine_gone() else "killed", self._cell())
         except errors.RayTaskError as error:
             self._error = TorchcapsError(_of_machine(error))
@@ -178,29 +209,14 @@ class _OnRay:
                 f"this is torchcaps {__version__}, but {about.machine} has {about.version}; "
                 f"install the same one on every machine of the cluster."
             )
-        if about.sees_folder:
-            get(actor.serve.remote(self._cells))
-            return
-        settings = self._settings
-        work(self._cells, self._ledger, root=settings.root, until=settings.until, finish=self._send)
-
-    def _send(self, cell: Cell, ledger: Ledger, **_: Any) -> None:
-        """Let the other machine finish a cell that this process holds."""
-        self._sent = cell.name
-        sent = self._actor.finish.remote(cell, pack(ledger.folder, cell.name))
-        try:
-            files, failed = self._ray.get(sent)
-        except self._ray.exceptions.RayActorError:
-            raise Lost from None
-        unpack(files, ledger.folder, cell.name)
-        self._sent = None
-        if failed is not None:
-            raise failed
+        if about.unseen:
+            raise TorchcapsError(about.unseen)
+        # The pool knows by itself when its time is up.
+        get(actor.serve.remote(self._cells))
 
     def _cell(self) -> str | None:
-        if self._about is None or self._sent is not None:
-            return self._sent
-        return self._ledger.claimed_by(self._about.process, self._about.machine)
+        about = self._about
+        return None if about is None else self._ledger.claimed_by(about.process, about.machine)
 
     def _is_machine_gone(self) -> bool:
         about = self._about

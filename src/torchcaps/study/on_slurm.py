@@ -19,7 +19,7 @@ from typing import Any
 from torchcaps._json import read_json
 from torchcaps._words import DIGITS
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.study.disk import is_seen, signed
+from torchcaps.study.disk import signed, unseen
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
@@ -178,13 +178,8 @@ def _run(
     import submitit
 
     begun = time.time()
-    if not is_seen(settings.folder, sign):
-        return (
-            f"the Slurm job on {platform.node()} does not see {settings.folder} as this machine "
-            f"does, or its disk has no locks that hold across machines; let --out name a folder "
-            f"on the disk that all machines share. Was the line killed that submitted it? Then the "
-            f"same line goes on."
-        )
+    if said := unseen(settings.folder, sign, "the Slurm job"):
+        return f"{said} Was the line killed that submitted it? Then the same line goes on."
     who = _who(settings.folder, submitit.JobEnvironment().job_id)
     who.write_text(json.dumps([os.getpid(), platform.node()]))
     # Runs write down which command began them.

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
@@ -14,14 +14,10 @@ from torchcaps.study.measure import images_of_others, look_at, root_of, trunk_fi
 from torchcaps.study.system import Cell
 from torchcaps.train import fit
 
-__all__ = ["OPEN", "Lost", "finish", "work"]
+__all__ = ["OPEN", "finish", "work"]
 
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
-
-
-class Lost(Exception):
-    """The machine that was sent a cell died; it says nothing of the cell."""
 
 
 def finish(
@@ -66,7 +62,6 @@ def work(
     root: str | os.PathLike[str] | None,
     until: float | None = None,
     parent: int | None = None,
-    finish: Callable[..., None] = finish,
 ) -> None:
     """Work through cells until none is left that this process can take.
 
@@ -76,7 +71,6 @@ def work(
         root: the folder of data sets that are files.
         until: the time (`time.time()`) at which the state is saved and `Interrupted` raised.
         parent: the process that started this one; with it gone, no further cell is begun.
-        finish: what finishes a cell, here or elsewhere.
     """
     took_one = True
     while took_one:
@@ -100,7 +94,7 @@ def _reasons(cell: Cell, ledger: Ledger) -> Iterator[None]:
     """Write down why a cell came to no result."""
     try:
         yield
-    except (Interrupted, Lost):
+    except Interrupted:
         raise
     except (Diverged, Emptied) as error:
         ledger.fail(cell, str(error), is_result=True)
