@@ -19,11 +19,15 @@ ASKED = {
     "from torchcaps.train import fit": NEEDS_LIGHTNING,
     "from torchcaps.tasks import predict": NEEDS_LIGHTNING,
     "import torchcaps as tc; tc.viz.draw_keys": NEEDS_MATPLOTLIB,
+    "from torchcaps.study import mean_interval": (
+        "torchcaps.study needs scipy, which comes with the extra [study]: pip install "
+        "'torchcaps[study]'."
+    ),
     "from torchcaps.report import render": NEEDS_MATPLOTLIB.replace("viz", "report"),
 }
 CODE = """
 import sys
-sys.modules |= {"lightning": None, "matplotlib": None}
+sys.modules |= {"lightning": None, "matplotlib": None, "scipy": None}
 for line in sys.argv[1:]:
     try:
         exec(line)

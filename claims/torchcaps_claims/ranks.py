@@ -6,7 +6,6 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from torchcaps.study.intervals import Interval
 
@@ -21,16 +20,11 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     >>> spearman((1, 2, 3), (0.9, 0.8, 0.1))
     -1.0
     """
-    x, y = (_ranks(torch.tensor(each, dtype=torch.float64)) for each in (first, second))
-    x, y = x - x.mean(), y - y.mean()
-    size = float(x.norm() * y.norm())
-    return round(float(x @ y) / size, 12) if size else 0.0
+    from scipy.stats import spearmanr
 
-
-def _ranks(x: Tensor) -> Tensor:
-    below = (x.unsqueeze(1) > x).sum(1)
-    equal = (x.unsqueeze(1) == x).sum(1)
-    return below + (equal - 1).double() / 2
+    if 1 in (len({*first}), len({*second})):
+        return 0.0
+    return round(float(spearmanr(first, second).statistic), 12)
 
 
 class RankTest(NamedTuple):
@@ -51,12 +45,14 @@ def rank_test(first: tuple[float, ...], second: tuple[float, ...]) -> RankTest:
     >>> rank_test((1, 2, 3, 4), (1, 2, 3, 4)).ours.mean
     1.0
     """
+    from scipy.stats import rankdata
+
     n, found = len(first), spearman(first, second)
     low = high = found
     if abs(found) < 1:
         half = NormalDist().inv_cdf(0.975) * math.sqrt((1 + found**2 / 2) / (n - 3))
         low, high = (math.tanh(math.atanh(found) + end) for end in (-half, half))
-    x, y = (_ranks(torch.tensor(each, dtype=torch.float64)) for each in (first, second))
+    x, y = (torch.from_numpy(rankdata(each)) for each in (first, second))
     x, y = x - x.mean(), y - y.mean()
     order = torch.rand(DRAWS, n, generator=torch.Generator().manual_seed(0)).argsort(1)
     # Products of ranks are quarters, so what is nearer is equal but for rounding.

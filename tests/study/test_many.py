@@ -1,5 +1,7 @@
 """One recipe over seeds and over values of its options."""
 
+import sys
+
 import pytest
 
 from error_text import text_of
@@ -44,7 +46,7 @@ def test_an_option_that_is_a_list_has_one_value():
 def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
-    monkeypatch.setattr(many, "compare", lambda folders: folders)
+    monkeypatch.setattr("torchcaps.study.comparison.compare", lambda folders: folders)
     recipe = make_recipe(
         model="peer_sign_em", data="sign", options={"iterations": "1,2", "bias": "True,False"}
     )
@@ -72,3 +74,14 @@ def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatc
         "peer_sign_em takes iterations as int, for example 3, but it came as 'x'."
     )
     assert seen == []
+
+
+def test_without_scipy_nothing_is_trained(monkeypatch, tmp_path):
+    """Training needs none, and the intervals of what was trained do."""
+    for name in ("comparison", "intervals", "means"):
+        monkeypatch.delitem(sys.modules, f"torchcaps.study.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setattr(many, "finish", lambda *_, **__: pytest.fail("it was trained"))
+    recipe = make_recipe(model="peer_sign_em", data="sign")
+    with pytest.raises(ModuleNotFoundError, match=r"needs scipy, .* pip install 'torchcaps\[study"):
+        train_many(recipe, tmp_path, seeds=[0, 1])

@@ -1,19 +1,18 @@
 """The t-interval of a mean over few seeds, the exact interval of a share of events, and the
 bootstrap of a ratio of variances.
-
-Quantiles of Student's t distribution are found by bisection on its distribution function, which has
-a closed form for whole degrees of freedom: a finite sum of powers of the cosine of
-arctan(t / sqrt(n)).
 """
 
 import math
 import random
 import statistics
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
+from torchcaps._extras import needing
 from torchcaps.errors import TorchcapsError
+
+with needing("scipy", room="study", extra="study"):
+    from scipy import special
 
 __all__ = [
     "Interval",
@@ -105,33 +104,9 @@ def share_bounds(hits: int, n: int) -> tuple[float, float]:
     """
     if not 0 <= hits <= n:
         raise TorchcapsError(f"a share is of 0 to {n} events, but came as {hits} of them.")
-    tail = 0.025  # beyond either end
-    low = 0.0 if hits == 0 else 1 - _share_with(n - hits, n, tail)
-    high = 1.0 if hits == n else _share_with(hits, n, tail)
-    return low, high
-
-
-def _share_with(hits: int, n: int, tail: float) -> float:
-    """The share with which so few hits or fewer are as rare as `tail`."""
-    low, high = 0.0, 1.0
-    while low < (middle := (low + high) / 2) < high:
-        if _at_most(hits, n, middle) > tail:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _at_most(hits: int, n: int, share: float) -> float:
-    """The probability of so many hits or fewer, by the binomial distribution."""
-    logs = math.log(share), math.log1p(-share)
-    ways = math.lgamma(n + 1)
-    return math.fsum(
-        math.exp(
-            ways - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * logs[0] + (n - k) * logs[1]
-        )
-        for k in range(hits + 1)
-    )
+    low = special.betaincinv(hits, n - hits + 1, 0.025) if hits else 0.0
+    high = special.betaincinv(hits + 1, n - hits, 0.975) if hits < n else 1.0
+    return float(low), float(high)
 
 
 def variance_ratio_interval(
@@ -186,7 +161,6 @@ def _variance(moments: Sequence[tuple[int, float, float]]) -> float:
     return max(0.0, squares - total * total / n) / (n - 1) if n > 1 else 0.0
 
 
-@cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Where Student's t distribution with whole degrees of freedom reaches a probability.
 
@@ -200,29 +174,4 @@ def t_quantile(probability: float, freedom: int) -> float:
         )
     if probability < 0.5:
         return -t_quantile(1 - probability, freedom)
-    low, high = 0.0, 1.0
-    while _below(high, freedom) < probability:
-        high *= 2
-    # Halved until no number lies between.
-    while low < (middle := (low + high) / 2) < high:
-        if _below(middle, freedom) < probability:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _below(t: float, freedom: int) -> float:
-    """The probability of values below t, for t from 0 up (Abramowitz and Stegun 26.7.3, 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range((freedom - odd) // 2):
-        total += term
-        # Odd: cos·(2/3)·(4/5)…, even: (1/2)·(3/4)…, times cos² each.
-        factor = (2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2)
-        term *= cosine * cosine * factor
-    within = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return (1 + within) / 2
+    return float(special.stdtrit(freedom, probability))

@@ -6,18 +6,20 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchcaps._words import value_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.models.registry import check_made, check_options
-from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.system import LAST_SEED, MOST_SEEDS, Study, System
 from torchcaps.study.work import finish
 from torchcaps.train import Recipe, Run
 from torchcaps.train.images import images_of
+
+if TYPE_CHECKING:
+    from torchcaps.study.comparison import Comparison
 
 __all__ = ["seeds_in", "swept_options", "train_many"]
 
@@ -72,7 +74,7 @@ def train_many(
     seeds: Sequence[int] = (),
     root: str | os.PathLike[str] | None = None,
     time_budget: float | None = None,
-) -> Comparison:
+) -> "Comparison":
     """Train a recipe for every seed and every value of its options, and compare the runs.
 
     The same call continues what was stopped, and trains nothing twice.
@@ -84,6 +86,9 @@ def train_many(
         root: the folder of a data set that is files.
         time_budget: seconds, after which the state is saved and `Interrupted` raised.
     """
+    # Its intervals need scipy: without it this fails before anything is trained.
+    from torchcaps.study.comparison import compare
+
     swept = swept_options(recipe)
     if Run(Path(out)).recipe_file.is_file():
         raise TorchcapsError(
