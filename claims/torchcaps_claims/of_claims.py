@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.study.names import told_apart
 from torchcaps.study.record import read_records
 from torchcaps.study.same import plain, trains
 from torchcaps.study.system import MOST_SEEDS, Study, System, Waiting
 from torchcaps_claims.claim import PAPERS, Claim, claims, claims_about, claims_of_table, find_claim
 from torchcaps_claims.job import Job
 from torchcaps_claims.looks import looks_of
+from torchcaps_claims.names import told_apart
 from torchcaps_claims.narrowed import narrowed
 from torchcaps_claims.plans import plan_of
 

@@ -132,7 +132,7 @@ def test_groups_are_a_field_of_the_recipe(
 def test_only_takes_every_text(verb: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(court, "study_of", lambda *args, **kwargs: "planned")
     words = f"study {verb} peer2022 --only depth=4 --only em"
-    found = told("study.names.only_those", words, call, monkeypatch)
+    found = told("study.system.only_those", words, call, monkeypatch)
     assert found == {"study": "planned", "texts": ["depth=4", "em"]}
 
 

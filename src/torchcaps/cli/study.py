@@ -259,8 +259,8 @@ def _study(
     only: list[str] | None,
     evidence: Path,
 ) -> "Study":
-    from torchcaps.study.names import only_those
     from torchcaps.study.own import read_study
+    from torchcaps.study.system import only_those
 
     if what is not None and what.endswith(".toml"):
         _check_alone(what, table, reduced, seeds)

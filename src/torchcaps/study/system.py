@@ -1,13 +1,15 @@
 """A study as a list of systems, each a recipe with its seeds and what is looked at."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.look import Look
 from torchcaps.study.record import Record
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["Cell", "Study", "System", "Waiting"]
+__all__ = ["Cell", "Study", "System", "Waiting", "only_those"]
 
 # No study needs more of one network; a larger number is a slip of the keyboard.
 MOST_SEEDS = 10_000
@@ -80,3 +82,19 @@ class Study:
             looks = tuple(dict.fromkeys((*before.looks, *each.looks)))
             found[each.name] = before._replace(looks=looks)
         return tuple(found.values())
+
+
+def only_those(study: Study, texts: Sequence[str]) -> Study:
+    """The systems in whose names each of these texts stands.
+
+    >>> only_those(read_study("depth.toml"), ["routing=uniform"])  # doctest: +SKIP
+    """
+    found = tuple(each for each in study.systems if all(text in each.label for text in texts))
+    if not found:
+        asked = " and ".join(map(repr, texts))
+        known = "; ".join(each.label for each in study.systems[:3]) or "none that can be run today"
+        raise TorchcapsError(
+            f"no system of {study.name} has {asked} in its name; `torchcaps study status` prints "
+            f"the names: {known}."
+        )
+    return replace(study, systems=found, waiting=())

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.study.system import Study, System
+from torchcaps.study.system import System
 from torchcaps.train import Recipe
 
-__all__ = ["only_those", "told_apart"]
+__all__ = ["told_apart"]
 
 # Of what two systems differ in, this is told first.
 FIRST = ("prune", "prune_to", "protocol")
@@ -26,22 +25,6 @@ def told_apart(systems: Sequence[System]) -> tuple[System, ...]:
             for place, system in zip(places, _apart([found[p] for p in places]), strict=True):
                 found[place] = system
     return tuple(found)
-
-
-def only_those(study: Study, texts: Sequence[str]) -> Study:
-    """The systems in whose names each of these texts stands.
-
-    >>> only_those(read_study("depth.toml"), ["routing=uniform"])  # doctest: +SKIP
-    """
-    found = tuple(each for each in study.systems if all(text in each.label for text in texts))
-    if not found:
-        asked = " and ".join(map(repr, texts))
-        known = "; ".join(each.label for each in study.systems[:3]) or "none that can be run today"
-        raise TorchcapsError(
-            f"no system of {study.name} has {asked} in its name; `torchcaps study status` prints "
-            f"the names: {known}."
-        )
-    return replace(study, systems=found, waiting=())
 
 
 def _apart(systems: list[System]) -> tuple[System, ...]:

@@ -6,10 +6,10 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study.look import Look
-from torchcaps.study.names import only_those, told_apart
-from torchcaps.study.system import System
+from torchcaps.study.system import System, only_those
 from torchcaps.train import make_recipe
 from torchcaps_claims import claims, study_of, study_of_claims
+from torchcaps_claims.names import told_apart
 
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
 
