@@ -23,7 +23,7 @@ from torchcaps import TorchcapsError, create_model, load
 from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS
 from torchcaps.study import compare
-from torchcaps.study.measured import values_file
+from torchcaps.study.ledger import values_file
 from torchcaps.tasks.check_run import check_run
 from torchcaps.train import Recipe, make_recipe
 

@@ -12,9 +12,9 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval
 from torchcaps.study.labels import labels_of, place_of
+from torchcaps.study.ledger import read_values, values_file
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.means import ACCURACY, is_share, mean_in_words, mean_over_seeds
-from torchcaps.study.measured import read_values, values_file
 from torchcaps.study.record import Record
 from torchcaps.study.same import plain
 from torchcaps.train import Recipe, Run

@@ -10,8 +10,7 @@ from filelock import FileLock
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
 from torchcaps.study.go_on import joined
-from torchcaps.study.ledger import Ledger
-from torchcaps.study.measured import values_file
+from torchcaps.study.ledger import Ledger, values_file
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.study.system import Cell, Study, System

@@ -23,23 +23,63 @@ from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from torchcaps._json import read_json
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.disk import is_held
 from torchcaps.study.look import Look, registered
-from torchcaps.study.measured import read_values, values_file
+from torchcaps.study.record import in_words
 from torchcaps.study.system import Cell
 from torchcaps.train import Run
 from torchcaps.train.digests import write_whole
 from torchcaps.train.environment import environment
 
-__all__ = ["Ledger", "State"]
+__all__ = ["Ledger", "State", "read_values", "values_file"]
 
 # "stopped" is a cell that ended in an error nobody expected; the next call tries it again.
 State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
 # Whoever looks whether a cell is taken holds its lock for a moment.
 PATIENCE = 0.3
+
+
+class Values(BaseModel):
+    """What was measured of a cell: numbers by name, by the name of their look."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    # The one that measured last, and that of each look.
+    commit: str | None
+    by: dict[str, str | None] = {}
+    looks: dict[str, dict[str, float]]
+    # The digest of what a look saw, where the run has none.
+    images: dict[str, str] = {}
+    # Why the cell came to no result.
+    failed: str | None = None
+    stopped: str | None = None
+
+
+def values_file(run: Path) -> Path:
+    """Where the values of a run folder lie."""
+    return run.with_name(f"{run.name}.values.json")
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Read the fields of `Values` from a file; of one that is not there, those of an empty one."""
+    if not path.exists():
+        return {"commit": None, "looks": {}}
+    try:
+        values = read_json(path)
+        if not isinstance(values, dict):
+            raise ValueError(f"a JSON object belongs where {short(values)} is")
+        Values.model_validate(values)
+    except ValueError as error:
+        why = in_words(error) if isinstance(error, ValidationError) else error
+        raise TorchcapsError(
+            f"{path} cannot be read ({why}); was it edited? Remove it, and the cell is measured "
+            f"again."
+        ) from None
+    return values
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,16 @@ from torchcaps._json import parsed, read_text
 from torchcaps._paths import beside, path_of
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
+__all__ = [
+    "SCHEMA",
+    "Record",
+    "Seed",
+    "in_words",
+    "make_record",
+    "read_record",
+    "read_records",
+    "write_record",
+]
 
 # Of those that one sentence lists.
 MANY_FAULTS = 4
@@ -159,7 +168,7 @@ def make_record(**fields: Any) -> Record:
     try:
         return Record(**fields)
     except ValidationError as error:
-        raise TorchcapsError(f"the record does not hold: {_in_words(error)}.") from None
+        raise TorchcapsError(f"the record does not hold: {in_words(error)}.") from None
 
 
 def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> Path:
@@ -220,7 +229,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         return Record.model_validate_json(text)
     except ValidationError as error:
         raise TorchcapsError(
-            f"{path} is no record of schema {SCHEMA} ({_in_words(error)})."
+            f"{path} is no record of schema {SCHEMA} ({in_words(error)})."
         ) from None
 
 
@@ -269,7 +278,8 @@ def _check_link(record: Record, folder: Path) -> None:
         )
 
 
-def _in_words(error: ValidationError) -> str:
+def in_words(error: ValidationError) -> str:
+    """What is wrong with each field, the first of many."""
     faults = []
     for fault in error.errors():
         # A damaged name can be as long as the file.
