@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from torchcaps.study.intervals import variance_ratio_interval
 from torchcaps_claims.claim import find_claim
+from torchcaps_claims.intervals import variance_ratio_interval
 from torchcaps_claims.judges.evidence import Evidence
 from torchcaps_claims.judges.values import CONFIDENCE, ONE_SIDED, Cell, Values
 from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from torchcaps.study.intervals import Interval, share_bounds
+from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record
 from torchcaps_claims.comparable import POINTS
+from torchcaps_claims.intervals import share_bounds
 from torchcaps_claims.judges.case import (
     Case,
     Judge,

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.analysis import curves
-from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps_claims.intervals import difference_interval
 from torchcaps_claims.judges.case import (
     Case,
     Verdict,

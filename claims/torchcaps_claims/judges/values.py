@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps_claims.intervals import difference_interval
 from torchcaps_claims.ranks import spearman
 from torchcaps_claims.verdict import Side, StatementWord, word_of
 

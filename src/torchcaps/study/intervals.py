@@ -1,10 +1,6 @@
-"""The t-interval of a mean over few seeds, the exact interval of a share of events, and the
-bootstrap of a ratio of variances.
-"""
+"""The t-interval of a mean over few seeds."""
 
 import math
-import random
-import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,18 +10,7 @@ from torchcaps.errors import TorchcapsError
 with needing("scipy", room="study", extra="study"):
     from scipy import special
 
-__all__ = [
-    "Interval",
-    "difference_interval",
-    "mean_interval",
-    "share_bounds",
-    "t_quantile",
-    "variance_ratio_interval",
-]
-
-# Of seeds, with replacement; the same ones every time.
-DRAWS = 10_000
-ROUNDING = 1e-12
+__all__ = ["Interval", "mean_interval", "t_quantile"]
 
 
 class Interval(NamedTuple):
@@ -59,106 +44,6 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Inter
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     half = t_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
     return Interval(mean, mean - half, mean + half, n)
-
-
-def difference_interval(
-    first: Sequence[float], second: Sequence[float], *, confidence: float = 0.95
-) -> Interval:
-    """The difference of two means over seeds that have nothing in common, with the interval of
-    Welch; `n` is that of the smaller group. Degrees of freedom are rounded down, for an interval
-    that is a little too wide and never too narrow.
-
-    >>> difference_interval([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]).mean
-    2.0
-    """
-    groups = [mean_interval(each) for each in (first, second)]
-    mean, n = groups[0].mean - groups[1].mean, min(group.n for group in groups)
-    if n == 1:
-        return Interval(mean, None, None, 1)
-    # Of each mean, the square of its standard error.
-    errors = [
-        math.fsum((value - group.mean) ** 2 for value in each) / (group.n * (group.n - 1))
-        for each, group in zip((first, second), groups, strict=True)
-    ]
-    error = math.fsum(errors)
-    if error == 0:
-        return Interval(mean, mean, mean, n)
-    # Of their shares: the squares of small errors themselves would be zero.
-    parts = ((e / error) ** 2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
-    # A whole number of them that rounding has made a little less is whole.
-    freedom = math.floor(1 / math.fsum(parts) * (1 + 1e-9))
-    half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
-    return Interval(mean, mean - half, mean + half, n)
-
-
-def share_bounds(hits: int, n: int) -> tuple[float, float]:
-    """The ends of the 95 % interval of Clopper and Pearson of a share; of no events 0 and 1.
-
-    Arguments:
-        hits: of how many events it is so.
-        n: how many events there were.
-
-    >>> low, high = share_bounds(0, 100)
-    >>> round(high, 4)
-    0.0362
-    """
-    if not 0 <= hits <= n:
-        raise TorchcapsError(f"a share is of 0 to {n} events, but came as {hits} of them.")
-    low = special.betaincinv(hits, n - hits + 1, 0.025) if hits else 0.0
-    high = special.betaincinv(hits + 1, n - hits, 0.975) if hits < n else 1.0
-    return float(low), float(high)
-
-
-def variance_ratio_interval(
-    first: Sequence[Sequence[float]],
-    second: Sequence[Sequence[float]],
-    *,
-    confidence: float = 0.95,
-) -> Interval | None:
-    """How many times as large the variance of all values of the first is as that of the second,
-    with the percentile interval of a bootstrap: seeds are drawn anew, of each group by itself, and
-    all values of a seed stay together. None where the second does not vary; `n` is that of the
-    smaller group.
-
-    Arguments:
-        first: one or several values, a seed.
-        second: the same of what it is compared with.
-        confidence: the share of drawn ratios within the interval.
-
-    >>> variance_ratio_interval([[1.0], [3.0], [5.0]], [[1.0], [2.0], [3.0]]).mean
-    4.0
-    """
-    n = min(len(first), len(second))
-    if n == 0:
-        return None
-    groups = [_moments(seeds) for seeds in (first, second)]
-    above, below = map(_variance, groups)
-    if below == 0:
-        return None
-    if n == 1:
-        return Interval(above / below, None, None, 1)
-    draw = random.Random(0)
-    found = []
-    for _ in range(DRAWS):
-        drawn, beside = (_variance(draw.choices(group, k=len(group))) for group in groups)
-        # Of one seed, drawn over and over, nothing may vary but by rounding.
-        found.append(drawn / beside if beside > ROUNDING * below else math.inf)
-    found.sort()
-    cut = round((1 - confidence) / 2 * DRAWS)
-    return Interval(above / below, found[cut], found[-1 - cut], n)
-
-
-def _moments(seeds: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
-    """Return the number of values of each seed, their sum and that of their squares, from the mean
-    of all seeds."""
-    middle = statistics.fmean(value for seed in seeds for value in seed)
-    apart = [[value - middle for value in seed] for seed in seeds]
-    return [(len(x), math.fsum(x), math.fsum(each * each for each in x)) for x in apart]
-
-
-def _variance(moments: Sequence[tuple[int, float, float]]) -> float:
-    n, total, squares = map(sum, zip(*moments, strict=True))
-    return max(0.0, squares - total * total / n) / (n - 1) if n > 1 else 0.0
 
 
 def t_quantile(probability: float, freedom: int) -> float:
