@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from error_text import text_of
 from study_line import FOUR_SEEDS, LINE, kill_all, until
+from torchcaps import __version__
 from torchcaps.errors import TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study import work as module
@@ -54,10 +56,23 @@ def test_cells_are_taken_there(study, node, monkeypatch):
     monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
     there = node()
     (cell,) = study().cells()
-    assert there.serve([cell])
+    with signed(there.settings.folder) as sign:
+        assert there.serve([cell], sign, __version__) == ""
     assert seen == [there.settings.folder / cell.name]
     assert Ledger(there.settings.folder).state(cell) == "done"
     assert (there.settings.folder / "worker3.log").is_file()
+
+
+def test_no_cell_is_taken_of_a_folder_that_is_not_seen_or_by_another_version(study, node):
+    there = node()
+    assert there.serve(study().cells(), ".no-sign", __version__).startswith(
+        f"the Ray worker on {platform.node()} does not see {there.settings.folder} as this "
+    )
+    assert there.serve(study().cells(), ".no-sign", "0.0.1") == (
+        f"this is torchcaps 0.0.1, but {platform.node()} has {__version__}; install the same one "
+        f"on every machine of the cluster."
+    )
+    assert not there.settings.folder.exists()
 
 
 def test_a_worker_imports_what_the_study_was_given(study, node, monkeypatch, tmp_path):
@@ -67,9 +82,10 @@ def test_a_worker_imports_what_the_study_was_given(study, node, monkeypatch, tmp
     monkeypatch.setattr(module, "fit", lambda *_, **__: pytest.fail("it was not imported"))
     file = tmp_path / "mine_of_worker.py"
     file.write_text("import torchcaps\nraise torchcaps.TorchcapsError('it was imported')")
-    (cell,) = study().cells()
-    with pytest.raises(TorchcapsError, match="it was imported"):
-        node(imports=(file,)).serve([cell])
+    there = node(imports=(file,))
+    told = pytest.raises(TorchcapsError, match="it was imported")
+    with signed(there.settings.folder) as sign, told:
+        there.serve(study().cells(), sign, __version__)
 
 
 def test_a_worker_without_a_gpu_sees_none(node):

@@ -8,7 +8,6 @@ import os
 import platform
 import socket
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, NamedTuple
@@ -99,15 +98,12 @@ def _gpus_a_worker(ray: Any, settings: Settings) -> int:
 
 
 class About(NamedTuple):
-    """What a pool must know of a worker before it gives it cells."""
+    """What a pool must know of a worker to tell it to stop, and to say what it was at."""
 
-    version: str
     process: int
     machine: str
     # Ray's name of the machine.
     node: str
-    # Why it cannot take cells, or nothing.
-    unseen: str
 
 
 class OnNode:
@@ -121,21 +117,27 @@ class OnNode:
         if not n_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-    def about(self, sign: str) -> About:
-        """Who this is, and whether it sees the folder that was signed."""
+    def about(self) -> About:
+        """Who this is."""
         import ray
 
-        node = ray.get_runtime_context().get_node_id()
-        why_not = unseen(self.settings.folder, sign, "the Ray worker")
-        return About(__version__, os.getpid(), platform.node(), node, why_not)
+        return About(os.getpid(), platform.node(), ray.get_runtime_context().get_node_id())
 
-    def serve(self, cells: Sequence[Cell]) -> bool:
-        """Take cells until none is left."""
-        return serve(cells, self.settings, self.number)
+    def serve(self, cells: Sequence[Cell], sign: str, version: str) -> str:
+        """Take cells until none is left; the sentence that says why it cannot, or nothing."""
+        if version != __version__:
+            return (
+                f"this is torchcaps {version}, but {platform.node()} has {__version__}; install "
+                f"the same one on every machine of the cluster."
+            )
+        if said := unseen(self.settings.folder, sign, "the Ray worker"):
+            return said
+        serve(cells, self.settings, self.number)
+        return ""
 
 
 class _OnRay:
-    """A worker on some machine of the cluster, and the thread that waits for it here."""
+    """A worker on some machine of the cluster."""
 
     def __init__(
         self,
@@ -147,26 +149,33 @@ class _OnRay:
         sign: str,
         n_gpus: int,
     ):
-        self._ray, self._cells, self._sign = ray, cells, sign
-        self._ledger = Ledger(settings.folder)
-        self._about: About | None = None
-        self._end = End("done")
-        self._error: Exception | None = None
+        self._ray, self._ledger = ray, Ledger(settings.folder)
         made = ray.remote(num_cpus=1, num_gpus=n_gpus)(OnNode)
         self._actor = made.remote(settings.for_elsewhere(), number, sys.argv, n_gpus)
-        self._thread = threading.Thread(target=self._wait, daemon=True)
-        self._thread.start()
+        # Answered one after the other.
+        self._told = self._actor.about.remote()
+        self._served = self._actor.serve.remote(cells, sign, __version__)
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return not self._ray.wait([self._served], timeout=0)[0]
 
     def end(self) -> End:
-        if self._error is not None:
-            raise self._error
-        return self._end
+        errors = self._ray.exceptions
+        try:
+            why_not = self._ray.get(self._served)
+        except errors.RayActorError:
+            return self._died()
+        except errors.RayTaskError as error:
+            raise TorchcapsError(_of_machine(error)) from None
+        finally:
+            self._ray.kill(self._actor)
+        if why_not:
+            raise TorchcapsError(why_not)
+        # The pool knows by itself when its time is up.
+        return End("done")
 
     def terminate(self) -> None:
-        about = self._about
+        about = self._about()
         if about is None:
             # It waits for a place, or has just got one.
             self._ray.kill(self._actor)
@@ -186,42 +195,23 @@ class _OnRay:
         task.remote(about.process)
 
     def join(self) -> None:
-        self._thread.join()
+        self._ray.wait([self._served])
 
-    def _wait(self) -> None:
-        errors = self._ray.exceptions
+    def _about(self) -> About | None:
+        """What it said of itself; None where it waits for a place or died before it could."""
         try:
-            self._serve()
-        except errors.RayActorError:
-            self._end = End("lost" if self._is_machine_gone() else "killed", self._cell())
-        except errors.RayTaskError as error:
-            self._error = TorchcapsError(_of_machine(error))
-        except Exception as error:
-            self._error = error
-        finally:
-            self._ray.kill(self._actor)
+            answered: About = self._ray.get(self._told, timeout=0)
+        except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError):
+            return None
+        return answered
 
-    def _serve(self) -> None:
-        get, actor = self._ray.get, self._actor
-        about = self._about = get(actor.about.remote(self._sign))
-        if about.version != __version__:
-            raise TorchcapsError(
-                f"this is torchcaps {__version__}, but {about.machine} has {about.version}; "
-                f"install the same one on every machine of the cluster."
-            )
-        if about.unseen:
-            raise TorchcapsError(about.unseen)
-        # The pool knows by itself when its time is up.
-        get(actor.serve.remote(self._cells))
-
-    def _cell(self) -> str | None:
-        about = self._about
-        return None if about is None else self._ledger.claimed_by(about.process, about.machine)
-
-    def _is_machine_gone(self) -> bool:
-        about = self._about
+    def _died(self) -> End:
+        about = self._about()
+        if about is None:
+            return End("killed")
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        return about is not None and about.node not in alive
+        cell = self._ledger.claimed_by(about.process, about.machine)
+        return End("killed" if about.node in alive else "lost", cell)
 
 
 def _of_machine(error: Exception) -> str:
