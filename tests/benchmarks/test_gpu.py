@@ -14,10 +14,10 @@ from functools import cache
 import gpu_pack
 import pytest
 import throughput
+from torchcaps.study.names import only_those
 
 import gpu
 import torchcaps
-from torchcaps.study.names import only_those
 from torchcaps.study.system import Study
 from torchcaps_claims import study_of
 

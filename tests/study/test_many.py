@@ -78,7 +78,7 @@ def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatc
 
 def test_without_scipy_nothing_is_trained(monkeypatch, tmp_path):
     """Training needs none, and the intervals of what was trained do."""
-    for name in ("comparison", "intervals", "means"):
+    for name in ("comparison", "intervals"):
         monkeypatch.delitem(sys.modules, f"torchcaps.study.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setattr(many, "finish", lambda *_, **__: pytest.fail("it was trained"))

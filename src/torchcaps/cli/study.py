@@ -1,4 +1,4 @@
-"""`torchcaps study`: the published claims, and the runs that judge them."""
+"""`torchcaps study`: run a study, say how far it is, and the commands of the claims."""
 
 import json
 import sys
@@ -186,7 +186,7 @@ def _going_on(study: "Study", evidence: Path) -> "Study":
 
 
 def _tell_drafts(paths: list[Path]) -> None:
-    """What a study of a paper says beside its claims."""
+    """Say how many of the records are drafts."""
     from torchcaps.study import read_record
 
     drafts = sum(read_record(path).is_draft for path in paths)

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
-from torchcaps.study.intervals import Interval
+from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.labels import labels_of, place_of
 from torchcaps.study.ledger import read_values, values_file
 from torchcaps.study.look import OF_LAYERS
-from torchcaps.study.means import ACCURACY, is_share, mean_in_words, mean_over_seeds
 from torchcaps.study.record import Record
 from torchcaps.study.same import plain
 from torchcaps.train import Recipe, Run
+from torchcaps.train.class_measures import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Comparison", "Variant", "compare", "compare_records"]
 
+ACCURACY = "accuracy"
 MISSING = "–"
 # Of a table that a screen can hold.
 MOST_COLUMNS = 12
@@ -56,7 +57,7 @@ class Variant:
         where no seed has the statistic. Where all seeds have one value there are no ends: that
         nothing varied among them says little of others. Of several statistics that of their mean,
         over the seeds that have all of them."""
-        return mean_over_seeds(self.by_seed(*statistics).values(), statistics, self.least)
+        return _mean_over_seeds(self.by_seed(*statistics).values(), statistics, self.least)
 
     def by_seed(self, *statistics: str) -> dict[int, float]:
         """The statistic of each seed that has it; of several their mean, of those that some seed
@@ -81,7 +82,7 @@ class Variant:
                     "low": i.low,
                     "high": i.high,
                     "values": self.values[name],
-                    **({"unit": "%"} if is_share(name) else {}),
+                    **({"unit": "%"} if _is_share(name) else {}),
                 }
                 for name, i in intervals.items()
                 if i is not None
@@ -217,7 +218,7 @@ class Comparison:
             found = each.interval(statistic)
             if found is not None:
                 rows.append((each.label, found.mean, found.low, found.high, each.values[statistic]))
-        unit = ", %" if is_share(statistic) else ""
+        unit = ", %" if _is_share(statistic) else ""
         lines = {each.commonest for each in self.variants}
         line = lines.pop() if statistic == ACCURACY and len(lines) == 1 else None
         to_beat = None if line is None else (100 * line.share, f"always {line.name!r}")
@@ -228,7 +229,7 @@ class Comparison:
         found: dict[str, list[str]] = {}
         for name in self.statistics:
             of_layer = OF_A_LAYER.fullmatch(name)
-            unit = ", %" if is_share(name) else ""
+            unit = ", %" if _is_share(name) else ""
             head = f"{of_layer[1]}{of_layer[2]}, mean of layers" if of_layer else f"{name}{unit}"
             found.setdefault(head, []).append(name)
         return found
@@ -236,8 +237,8 @@ class Comparison:
     def _cells(self, variant: Variant) -> list[str]:
         found = [variant.interval(*names) for names in self._columns().values()]
         runs = len(variant.seeds)
-        intervals = [MISSING if each is None else mean_in_words(each, runs) for each in found]
-        return [variant.label, str(runs), *intervals, _duration(variant.seconds / runs)]
+        means = [_mean_in_words(each, runs) for each in found]
+        return [variant.label, str(runs), *means, _duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant) -> list[str] | None:
         """The difference of two cells above, each the mean of the layers that its variant has."""
@@ -246,9 +247,9 @@ class Comparison:
         if seeds < 2:
             return None
         less = ((names, _less(variant, first, names).values()) for names in columns)
-        found = [mean_over_seeds(values, names, -100.0) for names, values in less]
-        intervals = [MISSING if each is None else mean_in_words(each, seeds) for each in found]
-        return [f"{variant.label} less {first.label}", str(seeds), *intervals, ""]
+        found = [_mean_over_seeds(values, names, -100.0) for names, values in less]
+        means = [_mean_in_words(each, seeds) for each in found]
+        return [f"{variant.label} less {first.label}", str(seeds), *means, ""]
 
 
 def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
@@ -297,6 +298,37 @@ def compare_records(records: Mapping[str, Record]) -> Comparison:
         if by_seed:
             found.append(_of_seeds(label, by_seed, record.wall_seconds))
     return Comparison(tuple(found))
+
+
+def _is_share(statistic: str) -> bool:
+    """Whether it is in percent of the images."""
+    return statistic.startswith(ACCURACY) or statistic in MEASURES
+
+
+def _mean_over_seeds(
+    values: Iterable[float], names: Sequence[str], least: float
+) -> Interval | None:
+    """Of one value a seed, in which the named statistics go; the ends of shares are from `least` to
+    100, and values that are all the same have none. None without values."""
+    found = [*values]
+    if not found:
+        return None
+    mean, low, high, n = mean_interval(found)
+    if low is None or high is None or min(found) == max(found):
+        return Interval(found[0], None, None, n)
+    if all(map(_is_share, names)):
+        return Interval(mean, max(low, least), min(high, 100.0), n)
+    return Interval(mean, low, high, n)
+
+
+def _mean_in_words(found: Interval | None, runs: int) -> str:
+    """With its number of seeds where not all have it."""
+    if found is None:
+        return MISSING
+    n = f", n = {found.n}" if found.n < runs else ""
+    if found.low is None:
+        return f"{found.mean:.4g}{', the same in all seeds' if found.n > 1 else ''}{n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]{n}"
 
 
 def _network(recipe: Recipe) -> str:
