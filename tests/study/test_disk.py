@@ -21,8 +21,8 @@ def test_a_signed_folder_is_seen_while_its_lock_holds(tmp_path):
 
 def test_a_disk_without_common_locks_is_not_seen(tmp_path, monkeypatch):
     """Two machines may see one file, and each its own locks."""
-    monkeypatch.setattr(FileLock, "acquire", lambda self, **_: None)
-    with signed(tmp_path) as sign:
+    with signed(tmp_path) as sign, monkeypatch.context() as elsewhere:
+        elsewhere.setattr(FileLock, "acquire", lambda self, **_: None)
         assert "no locks that hold across machines" in unseen(tmp_path, sign, "a job")
 
 
