@@ -36,11 +36,8 @@ class Progress:
     # Seeds that stand in records, by the network that they train; None where nobody looked.
     recorded: Mapping[str, frozenset[int]] | None = None
 
-    def row(self, system: System) -> dict[str, Any]:
-        """One system: its cells by state, and the hours of those that are left."""
-        return self._row(system, system.cells())
-
     def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
+        """Some cells of a system by state, and the hours of those that are left."""
         names = [cell.name for cell in cells]
         counts = Counter(self.states[name] for name in names)
         ended = sum(counts[state] for state in ENDED)
@@ -59,7 +56,7 @@ class Progress:
 
     def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
         """One a system, in the order of the study, or the cheapest first."""
-        rows = [self.row(system) for system in self.study.systems]
+        rows = [self._row(system, system.cells()) for system in self.study.systems]
         return sorted(rows, key=_cost) if by_cost else rows
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
