@@ -9,16 +9,10 @@ from torch.nn import functional
 
 from error_text import text_of
 from torchcaps import Capsules, ops
+from torchcaps._checks import check_choice
 from torchcaps.layers import EMRouting, InvertedRouting
 from torchcaps.ops import fused, native
-from torchcaps.ops.checks import (
-    check_choice,
-    check_iterations,
-    has_values,
-    is_finite,
-    may_look,
-    one_hot,
-)
+from torchcaps.ops.checks import check_iterations, has_values, is_finite, may_look, one_hot
 from torchcaps.types import VoteMap
 
 VOTES = torch.rand(2, 3, 4, 5)

@@ -248,10 +248,13 @@ def test_even_couplings_are_the_uniform_twin():
 @pytest.mark.parametrize(
     ("couple", "sentence"),
     [
-        (lambda c: c.mean(-1), r"of the shape that it was given, \[3, 6, 4\], but returned \[3, 6"),
-        (lambda c: c / 0, "must return finite couplings, but one is infinite or not a number"),
-        (lambda c: c * torch.nan, "must return finite couplings"),
-        (lambda c: None, "but returned a NoneType; does the function lack its return"),
+        (lambda c: c.mean(-1), r"must be \[3, 6, 4\], but came with shape \[3, 6\]; .*expand_as"),
+        (
+            lambda c: c / 0,
+            "must be finite, but hold NaN or infinite values; did it divide by a sum",
+        ),
+        (lambda c: c * torch.nan, "the results of couple must be finite"),
+        (lambda c: None, "but came as a NoneType; does it lack its return?"),
     ],
 )
 def test_a_bad_function_is_told(couple, sentence):

@@ -358,12 +358,12 @@ VOTES = torch.zeros(2, 5, 3, 4)
                 (-0.5, "agreement must be a finite number from 0 up, but came as -0.5."),
                 (
                     "learned",
-                    "agreement must be a number or a tensor of one, but came as 'learned'.",
+                    "agreement must be a finite number from 0 up, but came as 'learned'.",
                 ),
                 (
                     torch.ones(3),
                     "agreement must be one number for all votes, but came as a tensor of shape "
-                    "[3]; parents and children have no factors of their own.",
+                    "[3]; children and parents have no factors of their own.",
                 ),
             ]
         ),

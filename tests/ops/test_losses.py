@@ -414,9 +414,8 @@ def test_cross_entropy_refuses_a_matrix():
     with pytest.raises(TorchcapsError) as caught:
         cross_entropy_loss(torch.rand(2, 3), torch.eye(3)[:2])
     assert str(caught.value) == (
-        "target must be class indices [2] of an integer type, but came as torch.float32 with "
-        "shape [2, 3]; for several classes at once use margin_loss, spread_loss or "
-        "binary_cross_entropy_loss."
+        "target must be whole numbers [2], but came as torch.float32 with shape [2, 3]; give one "
+        "class index an image, or use a loss for several classes, such as margin_loss."
     )
 
 
@@ -449,14 +448,14 @@ def test_later_losses_check_as_margin_loss_does(loss):
         (
             (2, 3),
             torch.zeros(3, dtype=torch.long),
-            "target must be class indices [2] of an integer type or a zero-one matrix [2, 3], but "
-            "came as torch.int64 with shape [3].",
+            "target must be whole numbers [2], but came as torch.int64 with shape [3]; give class "
+            "indices, or a zero-one matrix of the shape of the scores.",
         ),
         (
             (2, 3),
             torch.zeros(2),
-            "target must be class indices [2] of an integer type or a zero-one matrix [2, 3], but "
-            "came as torch.float32 with shape [2].",
+            "target must be whole numbers [2], but came as torch.float32 with shape [2]; give class "
+            "indices, or a zero-one matrix of the shape of the scores.",
         ),
         (
             (3,),
@@ -475,8 +474,8 @@ def test_wrong_image_is_explained():
     with pytest.raises(TorchcapsError) as caught:
         reconstruction_loss(torch.zeros(2, 1, 28, 28), torch.zeros(2, 1, 32, 32))
     assert str(caught.value) == (
-        "reconstruction and image must have one shape, but have [2, 1, 28, 28] and [2, 1, 32, 32]; "
-        "was the decoder built for another image size?"
+        "a reconstruction of these images must be [2, 1, 32, 32], but came with shape "
+        "[2, 1, 28, 28]; was the decoder built for another image size?"
     )
 
 

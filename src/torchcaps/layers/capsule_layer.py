@@ -9,11 +9,12 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.hooks import has_hooks, stepped
 from torchcaps.layers.routing import Routing, as_routing
 from torchcaps.layers.routing.base import couple_for
-from torchcaps.ops.checks import check_choice, check_tensor
+from torchcaps.ops.checks import check_tensor
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed, Step, VoteMap, Window
 

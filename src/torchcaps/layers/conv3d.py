@@ -6,9 +6,10 @@ from typing import final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import check_capsules, check_grid, check_sizes
-from torchcaps.ops.checks import check_choice, check_dtypes, check_iterations
+from torchcaps.ops.checks import check_dtypes, check_iterations
 from torchcaps.ops.routing import Detach, SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
 

@@ -7,10 +7,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_image
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
-from torchcaps.ops.checks import check_choice, check_classes, check_tensor, may_look, one_hot
+from torchcaps.ops.checks import check_classes, check_tensor, may_look, one_hot
 from torchcaps.types import Capsules
 
 __all__ = ["Decoder", "DeconvDecoder"]

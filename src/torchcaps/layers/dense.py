@@ -6,11 +6,11 @@ from typing import Any, Literal, Self, final
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_names, children_after
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
-from torchcaps.ops.checks import check_choice
 from torchcaps.types import Capsules, Grid, VoteMap
 
 __all__ = ["DenseCapsules", "Sharing"]

@@ -10,8 +10,8 @@ from typing import final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g

@@ -18,11 +18,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.hooks import MAKE_WEIGHTS, has_hooks, make_weights, stepped
 from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
-from torchcaps.ops.checks import check_choice, check_iterations, check_keep
+from torchcaps.ops.checks import check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
 __all__ = [

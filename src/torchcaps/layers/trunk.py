@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from torchcaps._checks import check_choice
 from torchcaps.layers.backbone import imagenet_backbone, residual_backbone
-from torchcaps.ops.checks import check_choice, has_values
+from torchcaps.ops.checks import has_values
 from torchcaps.ops.tracing import is_looked_through
 
 __all__ = ["FrozenTrunk", "TrunkKind"]

@@ -5,10 +5,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.layers.balance import TARGETS, balance, find_scale, is_squashed
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.squashing import squash
 
 __all__ = ["Init", "balance_network", "initialised"]

@@ -29,6 +29,7 @@ from typing import Literal
 
 from torch import nn
 
+from torchcaps._checks import check_choice
 from torchcaps.layers import (
     ConvCapsules,
     DenseCapsules,
@@ -44,7 +45,6 @@ from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.layers.routing.inverted import Start
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
-from torchcaps.ops.checks import check_choice
 from torchcaps.types import Grid
 
 __all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted", "tsai_inverted_c100"]

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import (
     ConvCapsules,
@@ -40,7 +41,6 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule
 
 __all__ = ["matrix_capsnet", "tsai_em"]

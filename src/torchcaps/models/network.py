@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
@@ -13,7 +14,6 @@ from torchcaps.layers.schedule import Schedule, check_have_routings
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
-from torchcaps.ops.checks import check_choice
 from torchcaps.types import (
     Capsules,
     Couple,

@@ -37,6 +37,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     Decoder,
@@ -51,7 +52,6 @@ from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.squashing import Squash
 
 __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops import fused, native
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap

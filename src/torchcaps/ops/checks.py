@@ -5,8 +5,7 @@ at values, where `may_look` says that this is cheap.
 """
 
 import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
 
@@ -14,22 +13,21 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from torchcaps.errors import NOTHING, TorchcapsError, nearest, short
+from torchcaps._checks import check_choice, check_floating, check_number, is_whole
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Keep
 
 __all__ = [
     "check_broadcast",
-    "check_choice",
     "check_classes",
     "check_device",
     "check_dtypes",
+    "check_factor",
     "check_iterations",
     "check_keep",
-    "check_number",
     "check_tensor",
     "check_votes",
     "has_values",
-    "is_between",
     "is_finite",
     "may_look",
     "one_hot",
@@ -69,25 +67,12 @@ def check_votes(votes: Tensor) -> None:
             f"but came with shape {list(votes.shape)}; one child or one parent still needs its "
             f"axis: use unsqueeze."
         )
-    if not votes.is_floating_point():
-        raise TorchcapsError(
-            f"votes must be floating point, but came as {votes.dtype}; convert them with "
-            f"votes.float()."
-        )
+    check_floating("votes", votes, "convert them with votes.float()")
     if 0 in votes.shape[-3:]:
         raise TorchcapsError(
             f"votes need at least one child, one parent and one pose component, "
             f"but came with shape {list(votes.shape)}; only batch axes may be empty."
         )
-
-
-def check_choice(
-    argument: str, value: str, choices: Sequence[str], *, meant: Mapping[str, str] = NOTHING
-) -> None:
-    """`meant` has choices by names from elsewhere."""
-    if value not in choices:
-        known = nearest(value if isinstance(value, str) else "", choices, meant=meant)
-        raise TorchcapsError(f"{argument}={short(value)} is unknown; {known}.")
 
 
 def check_keep(keep: str) -> None:
@@ -96,12 +81,8 @@ def check_keep(keep: str) -> None:
 
 def check_dtypes(pose: Tensor, weight: Tensor) -> None:
     """Refuse child poses that the weights of a layer cannot be multiplied with."""
-    for argument, tensor in (("pose", pose), ("weight", weight)):
-        if not tensor.is_floating_point():
-            raise TorchcapsError(
-                f"the {argument} of votes must be floating point, but came as {tensor.dtype}; "
-                f"convert it with {argument}.float()."
-            )
+    check_floating("the pose of votes", pose, "convert it with pose.float()")
+    check_floating("the weight of votes", weight, "convert it with weight.float()")
     if pose.dtype != weight.dtype and not torch.is_autocast_enabled(pose.device.type):
         raise TorchcapsError(
             f"child poses and weights must share a dtype, but are {pose.dtype} and "
@@ -110,8 +91,7 @@ def check_dtypes(pose: Tensor, weight: Tensor) -> None:
 
 
 def check_iterations(iterations: int) -> None:
-    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-    if not whole or iterations < 1:
+    if not is_whole(iterations) or iterations < 1:
         raise TorchcapsError(
             f"iterations counts the uniform first pass, so it must be a whole number from 1, "
             f"but came as {short(iterations)}; for no routing at all take "
@@ -119,20 +99,15 @@ def check_iterations(iterations: int) -> None:
         )
 
 
-def check_number(argument: str, value: float) -> None:
-    if not is_between(0, value, sys.float_info.max):
+def check_factor(argument: str, factor: float | Tensor) -> None:
+    """A number, or a tensor that holds a single one."""
+    if not isinstance(factor, Tensor):
+        check_number(argument, factor)
+    elif factor.numel() != 1:
         raise TorchcapsError(
-            f"{argument} must be a finite number from 0 up, but came as {short(value)}."
+            f"{argument} must be one number for all votes, but came as a tensor of shape "
+            f"{list(factor.shape)}; children and parents have no factors of their own."
         )
-
-
-def is_between(least: float, value: object, most: float) -> bool:
-    """Whether it is a number, and a single one, of this size."""
-    try:
-        return bool(least <= value <= most)  # type: ignore[operator]
-    except (TypeError, ValueError, RuntimeError):
-        # What has no order, and arrays and tensors of several numbers.
-        return False
 
 
 def check_device(votes: Tensor, **others: Tensor | None) -> None:

@@ -28,15 +28,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torchcaps._checks import check_choice, check_shape
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import (
-    check_choice,
-    check_classes,
-    check_tensor,
-    may_look,
-    one_hot,
-    widen,
-)
+from torchcaps.ops.checks import check_classes, check_tensor, may_look, one_hot, widen
 from torchcaps.types import Output, ScoresAre
 
 __all__ = [
@@ -48,6 +42,9 @@ __all__ = [
     "spread_loss",
     "spread_margin",
 ]
+
+SEVERAL = "give class indices, or a zero-one matrix of the shape of the scores"
+ONE = "give one class index an image, or use a loss for several classes, such as margin_loss"
 
 # "sum": over the classes, then the mean over the batch, as printed. "official": half the mean over
 # both, as in the code of [sabour2017]; with k classes the reconstruction then weighs 2k times more.
@@ -189,11 +186,8 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
     """
     check_tensor("reconstruction", reconstruction)
     check_tensor("image", image)
-    if reconstruction.shape != image.shape:
-        raise TorchcapsError(
-            f"reconstruction and image must have one shape, but have {list(reconstruction.shape)} "
-            f"and {list(image.shape)}; was the decoder built for another image size?"
-        )
+    so = "was the decoder built for another image size?"
+    check_shape("a reconstruction of these images", reconstruction, image.shape, so)
     return (widen(reconstruction) - widen(image)).square().flatten(1).sum(-1).mean()
 
 
@@ -203,12 +197,7 @@ def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
     check_tensor("target", target)
     if target.shape == scores.shape:
         return target.to(scores.dtype)
-    if not _is_index(scores, target):
-        raise TorchcapsError(
-            f"target must be class indices [{len(scores)}] of an integer type or a zero-one "
-            f"matrix {list(scores.shape)}, but came as {target.dtype} with shape "
-            f"{list(target.shape)}."
-        )
+    check_shape("target", target, (len(scores),), SEVERAL, of="whole numbers")
     check_classes(target, scores.shape[1])
     return one_hot(target.long(), scores.shape[1], scores.dtype)
 
@@ -217,19 +206,9 @@ def _index(argument: str, scores: Tensor, target: Tensor) -> Tensor:
     """The class indices [b], for losses that know one true class."""
     _check_matrix(argument, scores)
     check_tensor("target", target)
-    if not _is_index(scores, target):
-        raise TorchcapsError(
-            f"target must be class indices [{len(scores)}] of an integer type, but came as "
-            f"{target.dtype} with shape {list(target.shape)}; for several classes at once use "
-            f"margin_loss, spread_loss or binary_cross_entropy_loss."
-        )
+    check_shape("target", target, (len(scores),), ONE, of="whole numbers")
     check_classes(target, scores.shape[1])
     return target.long()
-
-
-def _is_index(scores: Tensor, target: Tensor) -> bool:
-    whole = not target.is_floating_point() and target.dtype != torch.bool
-    return whole and target.shape == scores.shape[:1]
 
 
 def _check_matrix(argument: str, scores: Tensor) -> None:
@@ -239,10 +218,7 @@ def _check_matrix(argument: str, scores: Tensor) -> None:
             f"give its scores, out.scores, or take torchcaps.train.loss_of(out, labels)."
         )
     check_tensor(argument, scores)
-    if scores.ndim != 2:
-        raise TorchcapsError(
-            f"{argument} must be [batch, class], but came with shape {list(scores.shape)}."
-        )
+    check_shape(argument, scores, ("batch", "class"))
 
 
 def _check_probabilities(lengths: Tensor) -> None:

@@ -20,8 +20,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_choice, check_tensor, widen
+from torchcaps._checks import check_choice, check_floating
+from torchcaps.ops.checks import check_tensor, widen
 
 __all__ = ["EPSILON", "Squash", "squash", "squash_over"]
 
@@ -48,8 +48,7 @@ def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinto
     """Squash poses whose components lie along other axes."""
     check_choice("squash", kind, KINDS)
     check_tensor("pose", pose)
-    if not pose.is_floating_point():
-        raise TorchcapsError(f"poses must be floating point, but came as {pose.dtype}.")
+    check_floating("poses", pose, "convert them with pose.float()")
     if kind == "none":
         return pose
     s = widen(pose)

@@ -18,14 +18,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice, check_type
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_device,
-    check_dtypes,
-    check_tensor,
-)
+from torchcaps.ops.checks import check_broadcast, check_device, check_dtypes, check_tensor
 from torchcaps.types import Capsules, VoteMap, Window
 
 __all__ = ["check_vote_map", "materialise"]
@@ -79,11 +74,8 @@ def check_vote_map(vote_map: VoteMap) -> None:
     """What is asked of a vote map before its sizes are counted; those of weights are `_per_type`'s
     to compare."""
     children, window = vote_map.children, vote_map.window
-    if not isinstance(children, Capsules):
-        raise TorchcapsError(
-            f"the children of a VoteMap must be Capsules, but came as a {type(children).__name__}; "
-            f"wrap the poses: VoteMap(Capsules(pose), weight)."
-        )
+    so = "wrap the poses: VoteMap(Capsules(pose), weight)"
+    check_type("the children of a VoteMap", children, Capsules, so, as_a="Capsules")
     check_tensor("pose", children.pose)
     check_tensor("weight", vote_map.weight)
     _check_axes(children.pose, vote_map)

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from torchcaps._checks import check_choice
 from torchcaps.data import Batch
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules, can_keep_memory
 from torchcaps.models import create_model
 from torchcaps.models.limits import in_bytes
 from torchcaps.models.own import as_network
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.train.loss import loss_parts

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from torchcaps._counts import check_count
+from torchcaps._checks import check_count
 from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError

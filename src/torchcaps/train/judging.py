@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchcaps._counts import check_count
+from torchcaps._checks import check_count
 from torchcaps.analysis.shares import Commonest, commonest, constant_answer
 from torchcaps.data import Images
 from torchcaps.train.answers import named_classes, present_classes

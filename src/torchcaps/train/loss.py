@@ -12,6 +12,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.data import Batch
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import (
@@ -22,7 +23,7 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
-from torchcaps.ops.checks import check_choice, check_classes
+from torchcaps.ops.checks import check_classes
 from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps._counts import check_count
+from torchcaps._checks import check_count
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.items import Items, digest_over, sample_numbers

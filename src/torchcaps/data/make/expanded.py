@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from torchcaps._counts import check_count
+from torchcaps._checks import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.draws import integers
 from torchcaps.data.make.derived_images import DerivedImages

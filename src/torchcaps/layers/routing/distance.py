@@ -5,9 +5,10 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing, check_bias
-from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.checks import check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed

@@ -5,11 +5,11 @@ from typing import Any, Literal, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.checks import check_factor, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
-from torchcaps.ops.routing.dynamic import check_agreement, check_leaky
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
@@ -66,7 +66,7 @@ class DynamicRouting(Routing):
         # 0 and 1 are taken for False and True.
         if not isinstance(bias, int | str) or bias not in (False, True, "odd"):
             raise TorchcapsError(f'bias must be False, True or "odd", but came as {short(bias)}.')
-        check_leaky(leaky)
+        check_flag("leaky", leaky)
         if isinstance(agreement, str):
             check_choice("agreement", agreement, ("learned",))
             # With one iteration no logit grows; constant couplings hand no gradient on.
@@ -74,7 +74,7 @@ class DynamicRouting(Routing):
             factor = nn.Parameter(torch.tensor(LEARNED_FROM), requires_grad=learns)
             self.register_parameter("agreement", factor)
         else:
-            check_agreement(agreement)
+            check_factor("agreement", agreement)
             self.agreement = agreement
         self.iterations = iterations
         self.leaky = leaky

@@ -6,9 +6,10 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.checks import check_choice, check_iterations, widen
+from torchcaps.ops.checks import check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import MEANT, check_em_numbers
 from torchcaps.ops.squashing import EPSILON

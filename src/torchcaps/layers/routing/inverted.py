@@ -8,18 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from torchcaps._checks import check_choice, check_number, is_between
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.backend import fused_form
-from torchcaps.ops.checks import (
-    check_choice,
-    check_iterations,
-    check_keep,
-    check_number,
-    is_between,
-    widen,
-    without_autocast,
-)
+from torchcaps.ops.checks import check_iterations, check_keep, widen, without_autocast
 from torchcaps.ops.routing import inverted_routing, inverted_step
 from torchcaps.ops.routing.inverted import normalised
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap

@@ -5,8 +5,8 @@ from typing import Any, Literal, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed

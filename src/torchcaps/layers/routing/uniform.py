@@ -5,8 +5,8 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.layers.routing.base import Routing, check_bias
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_choice, check_device, check_tensor, widen
+from torchcaps._checks import check_choice
+from torchcaps.ops.checks import check_broadcast, check_device, check_tensor, widen
 from torchcaps.ops.gradients import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window

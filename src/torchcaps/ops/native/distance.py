@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from torchcaps.ops.checks import is_between
+from torchcaps._checks import is_between
 from torchcaps.ops.fused import distance as fused
 from torchcaps.ops.fused.distance import route
 from torchcaps.ops.fused.distance_tiles import Given, Measured, shapes

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import is_between
 from torchcaps.ops import fused
-from torchcaps.ops.checks import is_between
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,

@@ -26,10 +26,10 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_iterations,
     check_keep,
     check_votes,

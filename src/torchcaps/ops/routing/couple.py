@@ -7,6 +7,7 @@ So couplings are quantised [renzulli2025] §3.1.2, or exchanged to see what a ne
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite, check_shape
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import has_values
 from torchcaps.types import Couple, Keep
@@ -35,17 +36,8 @@ def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) 
         )
     if made is coupling:
         return None
-    if not isinstance(made, Tensor):
-        raise TorchcapsError(
-            f"couple must return couplings as a tensor {list(coupling.shape)}, but returned a "
-            f"{type(made).__name__}; does the function lack its return?"
-        )
-    if made.shape != coupling.shape:
-        raise TorchcapsError(
-            f"couple must return couplings of the shape that it was given, "
-            f"{list(coupling.shape)}, but returned {list(made.shape)}; for one matrix for all "
-            f"images use .expand_as(couplings)."
-        )
+    so = "does it lack its return? For one matrix for all images use .expand_as(couplings)"
+    check_shape("the result of couple", made, coupling.shape, so)
     made = made.to(coupling)
     if has_values(made) and has_values(coupling):
         _check_values(made, negative)
@@ -77,11 +69,7 @@ def recorded(keep: Keep, couple: Couple | None) -> Keep:
 
 
 def _check_values(made: Tensor, negative: bool) -> None:
-    if not bool(made.isfinite().all()):
-        raise TorchcapsError(
-            "couple must return finite couplings, but one is infinite or not a number; did it "
-            "divide by a sum that is zero?"
-        )
+    check_finite("the results of couple", made, "did it divide by a sum that is zero?")
     if not negative and bool((made < 0).any()):
         raise TorchcapsError(
             f"this routing weighs votes by its couplings, so couple must return none below zero, "

@@ -37,15 +37,14 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice, is_between
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_device,
     check_iterations,
     check_keep,
     check_votes,
-    is_between,
     may_look,
     widen,
     without_autocast,

@@ -30,14 +30,13 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError, short
+from torchcaps._checks import check_choice, check_flag
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_device,
+    check_factor,
     check_iterations,
     check_keep,
-    check_number,
     check_votes,
     widen,
     without_autocast,
@@ -48,7 +47,7 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Detach", "DynamicOptions", "check_agreement", "check_leaky", "dynamic_routing"]
+__all__ = ["Detach", "DynamicOptions", "dynamic_routing"]
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
@@ -158,34 +157,12 @@ def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
     check_choice("detach", options.detach, get_args(Detach))
     check_choice("squash", options.squash, get_args(Squash))
     check_keep(options.keep)
-    check_leaky(options.leaky)
-    check_agreement(options.agreement)
+    check_flag("leaky", options.leaky)
+    check_factor("agreement", options.agreement)
     check_broadcast("prior", options.prior, votes.shape[:-1], "[*batch, child, parent]")
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("bias", options.bias, poses, "[*batch, parent, pose]")
     check_device(votes, prior=options.prior, bias=options.bias)
-
-
-def check_leaky(leaky: bool) -> None:
-    # 0 and 1 are taken for False and True.
-    if not isinstance(leaky, int) or leaky not in (False, True):
-        raise TorchcapsError(f"leaky must be True or False, but came as {short(leaky)}.")
-
-
-def check_agreement(agreement: float | Tensor) -> None:
-    """One number, which a tensor may hold too."""
-    if isinstance(agreement, Tensor):
-        if agreement.numel() != 1:
-            raise TorchcapsError(
-                f"agreement must be one number for all votes, but came as a tensor of shape "
-                f"{list(agreement.shape)}; parents and children have no factors of their own."
-            )
-        return
-    if isinstance(agreement, bool) or not isinstance(agreement, int | float):
-        raise TorchcapsError(
-            f"agreement must be a number or a tensor of one, but came as {short(agreement)}."
-        )
-    check_number("agreement", agreement)
 
 
 def factor_of(agreement: float | Tensor, dtype: torch.dtype) -> float | Tensor | None:

@@ -44,14 +44,13 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice, check_number, check_shape
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_device,
     check_iterations,
     check_keep,
-    check_number,
     check_tensor,
     check_votes,
     widen,
@@ -294,9 +293,6 @@ def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:
             "example Capsules(pose, pose.norm(dim=-1).clamp(max=1))."
         )
     check_tensor("activation", activation)
-    if activation.shape != votes.shape[:-2] or not activation.is_floating_point():
-        raise TorchcapsError(
-            f"activations must be floating point {list(votes.shape[:-2])}, one a child, but came "
-            f"as {activation.dtype} with shape {list(activation.shape)}."
-        )
+    so = "each child has one"
+    check_shape("activation", activation, votes.shape[:-2], so, of="floating point")
     return activation

@@ -34,13 +34,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from torchcaps._checks import check_number
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_device,
+    check_factor,
     check_iterations,
     check_keep,
-    check_number,
     check_votes,
     widen,
     without_autocast,
@@ -209,19 +210,9 @@ def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("start", options.start, poses, "[*batch, parent, pose]")
     _check_norm(options.norm, votes.shape[-1])
-    _check_scale(options.scale)
+    check_factor("scale", options.scale)
     weight, bias = options.norm or (None, None)
     check_device(votes, start=options.start, weight=weight, bias=bias)
-
-
-def _check_scale(scale: float | Tensor) -> None:
-    if not isinstance(scale, Tensor):
-        check_number("scale", scale)
-    elif scale.numel() != 1:
-        raise TorchcapsError(
-            f"scale must be one number for all votes, but came as a tensor of shape "
-            f"{list(scale.shape)}; children and parents have no factors of their own."
-        )
 
 
 def _number(scale: float | Tensor, like: Tensor) -> float | Tensor:

@@ -21,9 +21,9 @@ from typing import NamedTuple, get_args
 
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_device,
     check_keep,
     check_votes,

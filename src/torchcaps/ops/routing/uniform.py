@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.ops.checks import (
     check_broadcast,
-    check_choice,
     check_device,
     check_keep,
     check_votes,
