@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -44,7 +45,7 @@ REFUSED = {
         "keep", None, ("none", "last")
     ),
     "bias must be True or False, but came as 1.": lambda: check_flag("bias", 1),
-    "couple must be a function, but came as a int; write one.": lambda: check_type(
+    "couple must be a function, but came as an int; write one.": lambda: check_type(
         "couple", 3, Callable, "write one", as_a="a function"
     ),
     "step must be a Step, but came as a tuple.": lambda: check_type("step", (), Step),
@@ -67,7 +68,7 @@ REFUSED = {
     "a must be floating point [2], but came as torch.int64 with shape [2].": lambda: check_shape(
         "a", torch.ones(2, dtype=torch.int64), (2,), of="floating point"
     ),
-    f"scores must be finite, but hold NaN or infinite values; {_checks.DIVERGED}.": lambda: (
+    f"scores must be finite, but came with NaN or infinite values; {_checks.DIVERGED}.": lambda: (
         check_finite("scores", torch.tensor([0.0, math.nan]))
     ),
 }
@@ -80,6 +81,7 @@ def test_each_check_says_what_was_expected_and_what_came(sentence):
 
 def test_what_fits_passes():
     check_count("n", 2, least=2)
+    check_count("n", np.int64(2))
     check_number("p", 0)
     check_number("p", 1, most=1)
     check_number("p", torch.tensor(0.5), above=0, below=1)

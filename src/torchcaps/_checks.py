@@ -32,18 +32,18 @@ DIVERGED = "did training diverge? A smaller learning rate usually mends it"
 
 
 def check_count(name: str, value: object, *, of: str = "", least: int = 1, so: str = "") -> None:
-    """Refuse what is no whole number, or too small a one.
+    """Refuse what is no whole number, of Python or NumPy, or too small a one.
 
     >>> check_count("copies", 1, of="images")
     """
-    if not is_whole(value) or value < least:  # type: ignore[operator]
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         what = f"a whole number of {of}" if of else "a whole number"
         raise _refusal(name, f"{what} from {least}", f"as {short(value)}", so)
 
 
 def is_whole(value: object) -> bool:
-    """Say whether a value is a whole number, which True is not."""
-    return isinstance(value, int | Integral) and not isinstance(value, bool)
+    """Say whether a value is a whole number of Python, which True is not."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_number(
@@ -104,7 +104,7 @@ def check_type(name: str, value: object, kind: type, so: str = "", *, as_a: str 
     >>> check_type("couple", len, Callable, "write couple=lambda couplings: …", as_a="a function")
     """
     if not isinstance(value, kind):
-        raise _refusal(name, as_a or f"a {kind.__name__}", f"as a {type(value).__name__}", so)
+        raise _refusal(name, as_a or f"a {kind.__name__}", f"as {_type_of(value)}", so)
 
 
 def check_shape(
@@ -124,9 +124,10 @@ def check_shape(
     """
     if isinstance(value, Tensor) and _has_axes(value.shape, axes) and _holds(value, of):
         return
-    expected = f"{of} " if of else "" if isinstance(value, Tensor) else "a tensor "
-    came = f"as a {type(value).__name__}"
-    if isinstance(value, Tensor):
+    expected = f"{of} " if of else ""
+    if not isinstance(value, Tensor):
+        expected, came = "a tensor ", f"as {_type_of(value)}"
+    else:
         came = f"{f'as {value.dtype} ' if of else ''}with shape {list(value.shape)}"
     raise _refusal(name, f"{expected}[{', '.join(map(str, axes))}]", came, so)
 
@@ -155,7 +156,14 @@ def check_floating(name: str, tensor: Tensor, so: str = "") -> None:
 def check_finite(name: str, values: Tensor, so: str = DIVERGED) -> None:
     """Refuse values that are NaN or infinite. It looks at values, so it is for no forward."""
     if not bool(values.isfinite().all()):
-        raise TorchcapsError(_ended(f"{name} must be finite, but hold NaN or infinite values", so))
+        raise TorchcapsError(
+            _ended(f"{name} must be finite, but came with NaN or infinite values", so)
+        )
+
+
+def _type_of(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 def _refusal(name: str, expected: str, came: str, so: str = "") -> TorchcapsError:

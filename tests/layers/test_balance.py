@@ -235,5 +235,5 @@ def test_layers_without_squashed_lengths_are_refused(layer, name):
 @pytest.mark.parametrize("target", [0.1, 0.7, float("nan")])
 def test_a_target_out_of_range_is_told(target):
     assert text_of(lambda: balance(stack(1, 4), random_children(4, 8), target=target)) == (
-        f"balance needs a target between 0.2 and 0.6, but got {target}."
+        f"target must be a number from 0.2 to 0.6, but came as {target}."
     )

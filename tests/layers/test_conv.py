@@ -217,7 +217,7 @@ def test_sizes_can_be_read():
         ),
         (
             {"weight_std": -1.0},
-            "ConvCapsules needs a weight_std that is finite and not negative, but got -1.0.",
+            "weight_std must be a finite number from 0 up, but came as -1.0.",
         ),
     ],
     ids=str,

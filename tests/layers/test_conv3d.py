@@ -147,7 +147,7 @@ def test_sizes_can_be_read():
 @pytest.mark.parametrize("shape", [[2, 11, 3], [2, 12, 4], [3]])
 def test_poses_of_another_shape(shape):
     assert text_of(lambda: Conv3dCapsules(**SIZES)(Capsules(torch.zeros(shape)))) == (
-        "this layer was built for the grid (3, 2, 2) of children with 3 components "
+        "this layer was built for 12 children of 3 components "
         f"[*batch, 12, 3], but poses came with shape {shape}; does the image size differ from the "
         "one the network was created with?"
     )

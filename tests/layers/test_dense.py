@@ -128,7 +128,7 @@ def test_the_routing_sees_the_activations_of_the_children():
 
 @pytest.mark.parametrize("std", [-1.0, float("nan"), float("inf")])
 def test_weights_need_a_scale(std):
-    with pytest.raises(TorchcapsError, match=r"^DenseCapsules needs a weight_std that is finite"):
+    with pytest.raises(TorchcapsError, match=r"^weight_std must be a finite number from 0 up"):
         DenseCapsules(**SIZES, weight_std=std)
 
 
@@ -235,8 +235,7 @@ def test_what_is_no_capsules_is_told():
         "a capsule layer takes Capsules, but got a Tensor; wrap the poses: layer(Capsules(poses))."
     )
     assert text_of(lambda: layer(Capsules(torch.rand(2, 6, 4), torch.rand(2, 5)))) == (
-        "every capsule has one activation, [2, 6] for poses [2, 6, 4], but activations came with "
-        "shape [2, 5]."
+        "activation must be [2, 6], but came with shape [2, 5]; every capsule has one."
     )
 
 
@@ -279,8 +278,8 @@ def test_coordinates_of_ones_own_are_added_as_they_are():
     torch.testing.assert_close(found, bare.votes(children) + own.unsqueeze(1))
     assert "own_coordinates" not in bare.state_dict()
     assert text_of(lambda: DenseCapsules(**sizes, coordinates=own[:2])) == (
-        "coordinates of one's own are added to the votes of each child, so they must have shape "
-        "[n_in, d_out] = [6, 5], but came with [2, 5]."
+        "coordinates must be [6, 5], but came with shape [2, 5]; they are added to the votes of "
+        "each child; True takes those of the grid."
     )
 
 
@@ -296,8 +295,8 @@ def test_coordinates_of_another_kind_are_told():
     sizes = {"n_in": 4, "d_in": 4, "n_out": 2, "d_out": 4}
     said = text_of(lambda: DenseCapsules(**sizes, coordinates=[[0.0] * 4] * 4))
     assert said == (
-        "coordinates must be True, False or a tensor [n_in, d_out], but came as list; of numbers "
-        "torch.as_tensor makes one."
+        "coordinates must be a tensor [4, 4], but came as a list; they are added to the votes of "
+        "each child; True takes those of the grid."
     )
 
 

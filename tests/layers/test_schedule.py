@@ -232,7 +232,9 @@ def test_concurrent_steps_wait_for_fewer_others(n_layers, iterations):
 
 def test_steps_in_a_row_are_told_what_they_count():
     assert "did you mean 'concurrent'" in text_of(lambda: steps_in_a_row(2, 3, "concurent"))
-    assert "layers counts those that route" in text_of(lambda: steps_in_a_row(0, 3, "sequential"))
+    assert "must be a whole number from 1, but came as 0; it counts those that route" in text_of(
+        lambda: steps_in_a_row(0, 3, "sequential")
+    )
     assert "whole number from 1" in text_of(lambda: steps_in_a_row(2, 0, "sequential"))
 
 

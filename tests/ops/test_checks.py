@@ -114,7 +114,7 @@ def test_numbers_are_single_finite_ones(value):
         text = text_of(lambda: module(**{name: value}))  # noqa: B023
         assert text.startswith("lambda_ must be a finite number from 0 up, but came as ")
         assert len(text) < 200
-    assert "dropout is the share of components that" in text_of(
+    assert "dropout must be a number from 0 and below 1, but came as" in text_of(
         lambda: InvertedRouting(dropout=value)
     )
     assert "p is the probability of a parent at half the mean distance" in text_of(

@@ -251,7 +251,7 @@ def test_even_couplings_are_the_uniform_twin():
         (lambda c: c.mean(-1), r"must be \[3, 6, 4\], but came with shape \[3, 6\]; .*expand_as"),
         (
             lambda c: c / 0,
-            "must be finite, but hold NaN or infinite values; did it divide by a sum",
+            "must be finite, but came with NaN or infinite values; did it divide by a sum",
         ),
         (lambda c: c * torch.nan, "the results of couple must be finite"),
         (lambda c: None, "but came as a NoneType; does it lack its return?"),

@@ -454,8 +454,8 @@ def test_later_losses_check_as_margin_loss_does(loss):
         (
             (2, 3),
             torch.zeros(2),
-            "target must be whole numbers [2], but came as torch.float32 with shape [2]; give class "
-            "indices, or a zero-one matrix of the shape of the scores.",
+            "target must be whole numbers [2], but came as torch.float32 with shape [2]; give "
+            "class indices, or a zero-one matrix of the shape of the scores.",
         ),
         (
             (3,),

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import check_capsules, check_sizes
+from torchcaps.layers.capsule_layer import check_children, check_sizes
 from torchcaps.ops.checks import check_dtypes, check_keep, widen, without_autocast
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
@@ -72,15 +72,9 @@ class AttentionCapsules(nn.Module):
     ) -> Routed:
         """Attend. `couple` is a function on the mean attention of the heads, [*b, i, j]; what it
         returns is then the attention of every head."""
-        check_capsules(children)
+        check_children(children, self.n_in, self.d_in)
         check_keep(keep)
         u = children.pose
-        if u.shape[-2:] != (self.n_in, self.d_in):
-            raise TorchcapsError(
-                f"this layer was built for {self.n_in} children of {self.d_in} components "
-                f"[*batch, {self.n_in}, {self.d_in}], but poses came with shape {list(u.shape)}; "
-                f"does the image size differ from the one the network was created with?"
-            )
         check_dtypes(u, self.query)
         q, k, v = (self._heads(u @ weight.T) for weight in (self.query, self.key, self.value))
         dtype = q.dtype

@@ -22,6 +22,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from torchcaps._checks import check_number
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.routing.dynamic import DynamicRouting
@@ -49,8 +50,8 @@ def balance(
     >>> balance(layers, children).activation.mean()
     tensor(0.4)
     """
-    if target is not None and not LEAST <= target <= 0.6:
-        raise TorchcapsError(f"balance needs a target between {LEAST} and 0.6, but got {target}.")
+    if target is not None:
+        check_number("target", target, least=LEAST, most=0.6)
     for name, layer in layers.items():
         routing = getattr(layer, "routing", layer)
         if not is_squashed(routing):

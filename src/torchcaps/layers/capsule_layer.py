@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
+from torchcaps._checks import check_choice, check_number, check_shape
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.hooks import has_hooks, stepped
 from torchcaps.layers.routing import Routing, as_routing
@@ -18,7 +18,7 @@ from torchcaps.ops.checks import check_tensor
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_grid", "check_sizes"]
+__all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_children", "check_grid", "check_sizes"]
 
 Pose = Literal["vector", "matrix"]
 # Four terabytes in float32; torch says nothing of use where it cannot even count the bytes.
@@ -58,11 +58,7 @@ class CapsuleLayer(nn.Module, ABC):
     @final
     def create_weight(self, *shared: int, n_out: int, std: float) -> nn.Parameter:
         """Normal weights of one matrix for each of the `shared` kinds of children and parent."""
-        if not 0 <= std < math.inf:
-            raise TorchcapsError(
-                f"{type(self).__name__} needs a weight_std that is finite and not negative, but "
-                f"got {std}."
-            )
+        check_number("weight_std", std)
         check_choice("pose", self.pose, ("vector", "matrix"))
         matrix = (self.d_out, self.d_in)
         if self.pose == "matrix":
@@ -123,14 +119,7 @@ class CapsuleLayer(nn.Module, ABC):
             )
 
     def _map(self, children: Capsules) -> VoteMap:
-        check_capsules(children)
-        if children.pose.shape[-2:] != (self.n_in, self.d_in):
-            raise TorchcapsError(
-                f"this layer was built for {self.n_in} children of {self.d_in} components "
-                f"[*batch, {self.n_in}, {self.d_in}], but poses came with shape "
-                f"{list(children.pose.shape)}; does the image size differ from the one the network "
-                f"was created with?"
-            )
+        check_children(children, self.n_in, self.d_in)
         return self.vote_map(children)
 
     @final
@@ -212,9 +201,17 @@ def check_capsules(children: Capsules) -> None:
     if activation is not None:
         check_tensor("activation", activation)
     if activation is not None and activation.shape != pose.shape[:-1]:
+        check_shape("activation", activation, pose.shape[:-1], "every capsule has one")
+
+
+def check_children(children: Capsules, n_in: int, d_in: int) -> None:
+    """Refuse other children than those that a layer was built for."""
+    check_capsules(children)
+    if children.pose.shape[-2:] != (n_in, d_in):
         raise TorchcapsError(
-            f"every capsule has one activation, {list(pose.shape[:-1])} for poses "
-            f"{list(pose.shape)}, but activations came with shape {list(activation.shape)}."
+            f"this layer was built for {n_in} children of {d_in} components [*batch, {n_in}, "
+            f"{d_in}], but poses came with shape {list(children.pose.shape)}; does the image size "
+            f"differ from the one the network was created with?"
         )
 
 

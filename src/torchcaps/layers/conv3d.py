@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers.capsule_layer import check_capsules, check_grid, check_sizes
+from torchcaps.layers.capsule_layer import check_children, check_grid, check_sizes
 from torchcaps.ops.checks import check_dtypes, check_iterations
 from torchcaps.ops.routing import Detach, SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
@@ -89,7 +89,8 @@ class Conv3dCapsules(nn.Module):
 
     def votes(self, children: Capsules) -> Tensor:
         """Votes [*b, child type, parent, d] of poses [*b, h * w * type, d]."""
-        self._check(children)
+        check_children(children, self.n_in, self.d_in)
+        check_dtypes(children.pose, self.weight)
         *lead, _, _ = children.pose.shape
         types_in, types = self.child_grid[-1], self.parent_grid[-1]
         maps = children.pose.reshape(-1, *self.child_grid, self.d_in)
@@ -116,17 +117,6 @@ class Conv3dCapsules(nn.Module):
         )
         steps = tuple(step._replace(children=children) for step in routed.steps)
         return routed._replace(steps=steps)
-
-    def _check(self, children: Capsules) -> None:
-        check_capsules(children)
-        if children.pose.shape[-2:] != (self.n_in, self.d_in):
-            raise TorchcapsError(
-                f"this layer was built for the grid {self.child_grid} of children with {self.d_in} "
-                f"components [*batch, {self.n_in}, {self.d_in}], but poses came with shape "
-                f"{list(children.pose.shape)}; does the image size differ from the one the network "
-                f"was created with?"
-            )
-        check_dtypes(children.pose, self.weight)
 
     def extra_repr(self) -> str:
         return (

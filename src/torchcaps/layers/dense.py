@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, final
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
+from torchcaps._checks import check_choice, check_shape
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_names, children_after
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
@@ -158,16 +158,8 @@ class DenseCapsules(CapsuleLayer):
 
 def _own(coordinates: bool | Tensor, shape: tuple[int, int]) -> Tensor | None:
     """Coordinates that somebody gives; None where there are none, or those of the grid."""
-    if not isinstance(coordinates, bool | Tensor):
-        raise TorchcapsError(
-            f"coordinates must be True, False or a tensor [n_in, d_out], but came as "
-            f"{type(coordinates).__name__}; of numbers torch.as_tensor makes one."
-        )
     if isinstance(coordinates, bool):
         return None
-    if coordinates.shape != shape:
-        raise TorchcapsError(
-            f"coordinates of one's own are added to the votes of each child, so they must have "
-            f"shape [n_in, d_out] = {list(shape)}, but came with {list(coordinates.shape)}."
-        )
+    so = "they are added to the votes of each child; True takes those of the grid"
+    check_shape("coordinates", coordinates, shape, so)
     return coordinates

@@ -13,6 +13,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_floating
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_names, features_after
 from torchcaps.layers.capsule_layer import check_sizes
@@ -201,11 +202,7 @@ class CapsuleHead(nn.Module):
                 f"exchanged, or are the images of another size than the head was made for?"
             )
         dtype = projection.weight.dtype
-        if not features.is_floating_point():
-            raise TorchcapsError(
-                f"feature maps must be floating point, but came as {features.dtype}; convert them "
-                f"with features.to({dtype})."
-            )
+        check_floating("feature maps", features, f"convert them with features.to({dtype})")
         if features.dtype != dtype and not torch.is_autocast_enabled(features.device.type):
             raise TorchcapsError(
                 f"feature maps and the weights of a head must share a dtype, but are "

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
@@ -36,7 +37,7 @@ class PrimaryCapsules(nn.Module):
 
     def __init__(self, projection: nn.Module, *, d_out: int, squash: Squash = "hinton"):
         super().__init__()
-        _check_size("PrimaryCapsules", d_out)
+        check_sizes("PrimaryCapsules", d_out=d_out)
         check_choice("squash", squash, get_args(Squash))
         self.projection = projection
         self.d_out = d_out
@@ -64,7 +65,7 @@ class LayerNormPrimaryCapsules(nn.Module):
 
     def __init__(self, projection: nn.Module, activation: nn.Module | None = None, *, d_out: int):
         super().__init__()
-        _check_size("LayerNormPrimaryCapsules", d_out)
+        check_sizes("LayerNormPrimaryCapsules", d_out=d_out)
         self.projection = projection
         self.activation = activation
         self.d_out = d_out
@@ -98,7 +99,7 @@ class EMPrimaryCapsules(nn.Module):
         self, projection: nn.Module, activation: nn.Module, *, d_out: int, offset: float = 0.0
     ):
         super().__init__()
-        _check_size("EMPrimaryCapsules", d_out)
+        check_sizes("EMPrimaryCapsules", d_out=d_out)
         self.projection = projection
         self.activation = activation
         self.d_out = d_out
@@ -107,11 +108,6 @@ class EMPrimaryCapsules(nn.Module):
     def forward(self, features: Tensor) -> Capsules:
         poses = _poses(self.projection(features), self.d_out)
         return Capsules(poses, _activations(self.activation(features) + self.offset, poses))
-
-
-def _check_size(layer: str, d_out: int) -> None:
-    if d_out < 1:
-        raise TorchcapsError(f"{layer} needs d_out of at least 1, but got {d_out}.")
 
 
 def _poses(maps: Tensor, size: int) -> Tensor:

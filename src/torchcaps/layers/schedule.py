@@ -18,8 +18,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
-from torchcaps.errors import TorchcapsError, short
+from torchcaps._checks import check_choice, check_count
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.hooks import MAKE_WEIGHTS, has_hooks, make_weights, stepped
 from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
@@ -146,10 +146,7 @@ def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
     """
     check_choice("schedule", schedule, get_args(Schedule))
     check_iterations(iterations)
-    if not isinstance(layers, int) or layers < 1:
-        raise TorchcapsError(
-            f"layers counts those that route, from 1, but came as {short(layers)}."
-        )
+    check_count("layers", layers, so="it counts those that route")
     return layers * iterations if schedule == "sequential" else layers + iterations - 1
 
 

@@ -87,7 +87,7 @@ def test_a_routing_without_parameters_needs_no_layer(routing) -> None:
         (lambda: InvertedRouting(lambda_=math.nan), "lambda_ must be a finite number from 0 up"),
         (
             lambda: InvertedRouting(start="zero"),
-            "start='zero' is unknown; parents start at zero with start=\"none\".",
+            "start='zero' is unknown; did you mean 'none'?",
         ),
         (
             lambda: UniformRouting(normalise="men"),

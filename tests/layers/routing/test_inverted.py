@@ -162,8 +162,8 @@ def test_a_step_without_stored_votes_is_a_step(backend):
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_share_that_is_none(share):
     assert text_of(lambda: InvertedRouting(dropout=share)) == (
-        f"dropout is the share of components that are silenced, so at least 0 and below 1, but "
-        f"came as {share}."
+        f"dropout must be a number from 0 and below 1, but came as {share}; it is the share of "
+        f"silenced components."
     )
 
 

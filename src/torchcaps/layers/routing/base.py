@@ -7,14 +7,14 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.hooks import has_hooks
 from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["Routing", "check_begun", "check_bias", "couple_for"]
+__all__ = ["Routing", "check_begun", "couple_for"]
 
 
 class Routing(nn.Module, ABC):
@@ -181,8 +181,3 @@ def check_begun(module: nn.Module) -> None:
         raise TorchcapsError(
             f"{type(module).__name__}.__init__ must begin with super().__init__()."
         )
-
-
-def check_bias(bias: bool) -> None:
-    if not isinstance(bias, bool):
-        raise TorchcapsError(f"bias must be True or False, but came as {short(bias)}.")

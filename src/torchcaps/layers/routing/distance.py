@@ -5,9 +5,9 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
+from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing, check_bias
+from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
@@ -57,7 +57,7 @@ class DistanceRouting(Routing):
         check_choice("scale", scale, get_args(Scale))
         check_choice("squash", squash, get_args(Squash))
         check_choice("detach", detach, get_args(DetachVotes))
-        check_bias(bias)
+        check_flag("bias", bias)
         self.iterations = iterations
         self.scale: Scale = scale
         self.squash: Squash = squash

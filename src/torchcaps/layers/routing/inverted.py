@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from torchcaps._checks import check_choice, check_number, is_between
-from torchcaps.errors import TorchcapsError, short
+from torchcaps._checks import check_choice, check_number
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.backend import fused_form
 from torchcaps.ops.checks import check_iterations, check_keep, widen, without_autocast
@@ -21,6 +21,7 @@ __all__ = ["InvertedRouting", "Start"]
 
 # The parents before the first iteration: zero, drawn once and never changed, or learned.
 Start = Literal["none", "random", "learned"]
+ZERO = ("zero", "zeros")
 
 
 @final
@@ -64,9 +65,14 @@ class InvertedRouting(Routing):
     ):
         super().__init__()
         check_iterations(iterations)
-        _check_start(start)
+        check_choice("start", start, get_args(Start), meant=dict.fromkeys(ZERO, "none"))
         check_number("lambda_", lambda_)
-        _check_dropout(dropout, activations)
+        check_number("dropout", dropout, below=1, so="it is the share of silenced components")
+        if dropout and activations:
+            raise TorchcapsError(
+                f"dropout={dropout} changes how far votes spread around parents, and activations "
+                f"are made of that spread; use either dropout or activations."
+            )
         self.iterations = iterations
         self.layer_norm = layer_norm
         self.scaled = scaled
@@ -195,24 +201,3 @@ class InvertedRouting(Routing):
                 wide = normalised(wide, weight, bias)
             pose = wide.to(pose.dtype)
         return step._replace(parents=Capsules(pose, None))
-
-
-def _check_start(start: str) -> None:
-    if start in ("zero", "zeros"):
-        raise TorchcapsError(
-            f'start={short(start)} is unknown; parents start at zero with start="none".'
-        )
-    check_choice("start", start, get_args(Start))
-
-
-def _check_dropout(share: float, activations: bool) -> None:
-    if not is_between(0, share, 1) or share == 1:
-        raise TorchcapsError(
-            f"dropout is the share of components that are silenced, so at least 0 and below 1, but "
-            f"came as {short(share)}."
-        )
-    if share and activations:
-        raise TorchcapsError(
-            f"dropout={share} changes how far votes spread around parents, and activations are "
-            f"made of that spread; use either dropout or activations."
-        )

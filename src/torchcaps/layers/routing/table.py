@@ -4,6 +4,7 @@ import copy
 import inspect
 from typing import Any
 
+from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.layers.routing.distance import DistanceRouting
@@ -117,8 +118,7 @@ def make_routing(name: str | Routing, **options: Any) -> Routing:
     """
     if isinstance(name, Routing):
         return copy.deepcopy(name)
-    if name not in ROUTINGS:
-        raise TorchcapsError(f"routing={short(name)} is unknown; {nearest(str(name), ROUTINGS)}.")
+    check_choice("routing", name, ROUTINGS)
     all_taken = all_routing_options()
     for option in options:
         if option not in all_taken:

@@ -5,8 +5,8 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
-from torchcaps.layers.routing.base import Routing, check_bias
+from torchcaps._checks import check_choice, check_flag
+from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
@@ -35,7 +35,7 @@ class UniformRouting(Routing):
         super().__init__()
         check_choice("normalise", normalise, get_args(Normalise))
         check_choice("squash", squash, get_args(Squash))
-        check_bias(bias)
+        check_flag("bias", bias)
         self.normalise: Normalise = normalise
         self.squash: Squash = squash
         self.normalised_over = "parents" if normalise == "softmax" else "children"
