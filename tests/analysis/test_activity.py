@@ -98,8 +98,8 @@ def test_a_trace_of_one_image_without_its_axis():
     alone = capsules(torch.tensor(PRIMARY)[0])
     trace = (type(layer)(name=layer.name, children=alone, routed=layer.routed),)
     expected = (
-        "activity is measured over images, so a trace needs exactly one batch axis, but the "
-        "lengths of primary have shape [4]."
+        "lengths of primary must be [images, capsule], but came with shape [4]; a trace over "
+        "images has exactly one batch axis."
     )
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         capsule_activity(trace)

@@ -59,8 +59,8 @@ def test_opposites_of_half_precision_are_opposites(dtype):
 def test_vectors_without_a_direction_are_a_sentence():
     rows = torch.tensor([[1.0, 0.0], [float("nan"), 0.0], [-1.0, 0.0]])
     assert text_of(lambda: opposite_pairs(rows, 2)) == (
-        "vectors are compared by their directions, but some hold NaN or infinite values; leave "
-        "their images out, or did training diverge?"
+        "vectors must be finite, but came with NaN or infinite values; leave their images out, or "
+        "did training diverge?"
     )
 
 
@@ -107,6 +107,7 @@ def test_order_of_pairs():
 
 def test_one_image_has_no_pair():
     with pytest.raises(
-        TorchcapsError, match="two different ones are needed, but the measurement has seen 1;"
+        TorchcapsError,
+        match="at least 2 different images are compared, but the measurement has seen 1;",
     ):
         measured([[[1.0, 0.0]]])

@@ -78,16 +78,16 @@ def test_bad_grids_end_in_one_sentence():
         return 1.0
 
     for grids in ((), (1, 2)):
-        assert "since one level tells nothing apart" in text_of(
+        assert "one level tells nothing apart" in text_of(
             lambda grids=grids: choose_levels(accuracy, layers=1, grids=grids)
         )
-    assert "has no couplings to quantise" in text_of(lambda: choose_levels(accuracy, layers=0))
+    assert "there is no coupling to quantise" in text_of(lambda: choose_levels(accuracy, layers=0))
     for tolerance in (-0.1, float("nan")):
         assert text_of(
             lambda tolerance=tolerance: choose_levels(accuracy, layers=1, tolerance=tolerance)
         ) == (
-            f"the fall of accuracy that is accepted must be a share of 0 or more, for example "
-            f"0.001, but came as {tolerance:g}."
+            f"tolerance must be a finite number from 0 up, but came as {tolerance}; accuracy may "
+            f"fall by so much, for example 0.001."
         )
 
 

@@ -55,5 +55,5 @@ def test_batches_and_order_change_nothing():
 
 
 def test_no_bins():
-    with pytest.raises(TorchcapsError, match="at least one bin"):
+    with pytest.raises(TorchcapsError, match="bins must be a whole number from 1, but came as 0"):
         coupling_counts(torch.zeros(1), bins=0)

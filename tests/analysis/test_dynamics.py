@@ -143,8 +143,8 @@ def test_a_trace_without_images():
     alone = layer.routed._replace(steps=(step._replace(coupling=step.coupling[0]),))
     trace = (type(layer)(name="classes", children=layer.children, routed=alone),)
     expected = (
-        "couplings are read image by image, so a trace needs exactly one batch axis, but those of "
-        "classes have shape [3, 4]."
+        "couplings of classes must be [images, child, parent], but came with shape [3, 4]; a trace "
+        "over images has exactly one batch axis."
     )
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         routing_dynamics(trace)
@@ -206,8 +206,8 @@ def test_windows_of_another_shape_are_a_sentence():
     (layer,) = windowed()
     broken = replace(layer, window=Window((2, 2, 1), (1, 1), (1, 1)))
     assert text_of(lambda: routing_dynamics((broken,))) == (
-        "couplings through windows must be [images, window, slot, parent] with [4, 1] windows and "
-        "slots, but those of conv have shape [2, 2, 2, 2]."
+        "couplings of conv through windows must be [images, 4, 1, parent], but came with shape "
+        "[2, 2, 2, 2]."
     )
 
 

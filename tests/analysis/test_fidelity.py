@@ -227,7 +227,7 @@ def test_dead_layers_have_no_cases():
 def test_bad_input_is_a_sentence():
     images = Images(30)
     assert text_of(lambda: fidelity(images, {"classes": true_tree(images)})).startswith(
-        "fidelity learns the parts of capsules from one half of the images and judges 20 groups"
+        "at least 40 different images are compared, but the measurement has seen 30;"
     )
     images = Images(100)
     assert text_of(

@@ -118,8 +118,12 @@ def short(pixels):
         (look_up, [PIXELS[:0]], "there are no images to measure"),
         (look_up, ["images"], "a batch must be a tensor of pixels"),
         (empty, [PIXELS], 'the trace is empty; call the network with keep="last"'),
-        (broken, [PIXELS], "the network returns scores that are NaN or infinite"),
-        (short, [PIXELS], "the network was given 23 images, but returned scores of shape [1, 3]"),
+        (broken, [PIXELS], "the scores of the network must be finite"),
+        (
+            short,
+            [PIXELS],
+            "the scores of the network must be [23, classes], but came with shape [1, 3]; each",
+        ),
         (torch.nn.Identity(), [PIXELS], "the network must return an object with `scores` and"),
     ],
 )
@@ -137,7 +141,9 @@ def test_nothing_seen(kind):
 @pytest.mark.parametrize("kind", [MeasureActivity, MeasureDynamics])
 def test_nan_in_a_layer(kind):
     trace = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor * torch.nan, WHOLE)
-    with pytest.raises(TorchcapsError, match="holds NaN or infinite values"):
+    with pytest.raises(
+        TorchcapsError, match="must be finite, but came with NaN or infinite values"
+    ):
         kind().update(SimpleNamespace(trace=trace), None)
 
 

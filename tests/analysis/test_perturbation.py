@@ -46,8 +46,8 @@ def test_the_true_class_moves():
 
 def test_drawings_of_no_numbers_are_a_sentence():
     assert text_of(lambda: measured(torch.tensor([0, 1]), draw=lambda seen: seen / 0)) == (
-        "drawings hold NaN or infinite pixels, so how much they change cannot be said; did "
-        "training diverge, or does the decoder divide by what may be zero?"
+        "drawings must be finite, but came with NaN or infinite values; did training diverge, or "
+        "does the decoder divide by what may be zero?"
     )
 
 
@@ -61,8 +61,8 @@ def test_what_the_decoder_sees_is_the_poses_of_all_classes():
     out = SimpleNamespace(classes=Capsules(torch.rand(3, 2, 2)))
     batch = SimpleNamespace(labels=torch.zeros(3, dtype=torch.int64))
     assert text_of(lambda: measurement.update(out, batch)) == (
-        "seen(classes, labels) must give what the decoder sees, the poses of all classes in a row, "
-        "[3, 4], but gave [3, 2]; Decoder.seen does."
+        "the result of seen(classes, labels) must be [3, 4], but came with shape [3, 2]; the poses "
+        "of all classes stand in a row; Decoder.seen gives them."
     )
 
 

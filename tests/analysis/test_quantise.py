@@ -70,10 +70,10 @@ def test_the_kind_of_number_stays():
 @pytest.mark.parametrize(
     ("value", "levels", "text"),
     [
-        (0.5, 1, "at least 2 levels, but levels is 1"),
-        (0.5, 2.5, "a whole number of levels, but levels is 2.5"),
-        (0.5, "11", "a whole number of levels, but levels is '11'"),
-        (float("nan"), 11, "hold NaN"),
+        (0.5, 1, "levels must be a whole number from 2, but came as 1"),
+        (0.5, 2.5, "whole number from 2, but came as 2.5"),
+        (0.5, "11", "whole number from 2, but came as '11'"),
+        (float("nan"), 11, "couplings to quantise must be finite"),
     ],
 )
 def test_no_grid(value, levels, text):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,16 +56,22 @@ def used_in_training():
 
 
 REFUSED = {
-    "no bins": (lambda: MeasureCalibration(bins=0), "probabilities are counted in one bin or more"),
-    "no histogram": (lambda: MeasureCouplings(bins=0), "couplings are counted in one bin or more"),
-    "half a level": (lambda: MeasureKeys(levels=2.5), "couplings are put on two levels or more"),
+    "no bins": (
+        lambda: MeasureCalibration(bins=0),
+        "each of bins and sweep must be a whole number from 1",
+    ),
+    "no histogram": (lambda: MeasureCouplings(bins=0), "bins must be a whole number from 1"),
+    "half a level": (
+        lambda: MeasureKeys(levels=2.5),
+        "each of levels and sweep must be a whole number from 2, but came as 2.5.",
+    ),
     "many pairs": (
         lambda: MeasureAntipodal(sample=6000),
         "a sample for pairs has at most 2,000 images",
     ),
     "bare thresholds": (
         lambda: MeasureDynamics(thresholds=(0.1, 0.05, 0.05)),
-        "thresholds must be Thresholds(",
+        "thresholds must be a Thresholds, but came as a tuple; name its numbers",
     ),
     "a number as change": (
         lambda: MeasureRobustness(LOOK, {"a": 3}),
@@ -84,13 +91,13 @@ REFUSED = {
     ),
     "batches of none": (
         lambda: causal_use(NETWORK, PIXELS, LABELS, batch_size=0),
-        "batches hold one image or more, but batch_size came as 0.",
+        "batch_size must be a whole number of images from 1, but came as 0.",
     ),
     "parts of others": (
         lambda: measure(
             LOOK, [(PIXELS, LABELS)], [MeasureFidelity(lambda batch: torch.ones(2, 3))]
         ),
-        "parts(batch) must say for each of the 4 images which parts it holds",
+        "the result of parts(batch) must be [4, parts], but came with shape [2, 3];",
     ),
     "image 99": (
         lambda: backtracked(LOOK(PIXELS).trace, 0, index=99),
@@ -110,11 +117,11 @@ REFUSED = {
     ),
     "gradients of two shapes": (
         lambda: gradient_cancellation({"a": torch.ones(2)}, {"a": torch.ones(3)}),
-        "the two gradients of a must have one shape, but came as [2] and [3].",
+        "the second gradient of a must be [2], but came with shape [3].",
     ),
     "a gradient that is NaN": (
         lambda: gradient_cancellation({"a": torch.ones(2)}, {"a": torch.tensor([1, torch.nan])}),
-        "layer a holds NaN or infinite values",
+        "gradient a must be finite, but came with NaN",
     ),
     "a capsule that is NaN": (
         lambda: NETWORK(PIXELS, intervene={"primary": broken}),
@@ -142,6 +149,12 @@ def test_it_is_refused_in_a_sentence(name):
     with pytest.raises(TorchcapsError) as refusal:
         call()
     assert str(refusal.value).startswith(text)
+
+
+def test_numbers_of_numpy_are_kept_as_those_of_python():
+    assert type(MeasureKeys(levels=np.int64(5)).levels) is int
+    assert type(MeasureCalibration(bins=np.int64(5)).bins) is int
+    assert type(MeasureCouplings(bins=np.int64(5)).bins) is int
 
 
 def test_causal_use_leaves_a_network_as_it_was():

@@ -52,7 +52,7 @@ def test_changes_that_leave_no_answer_to_judge_are_a_sentence(size):
         return text_of(lambda: measure(network, [(PIXELS[:size], LABELS[:size])], [seen]))
 
     assert changed(lambda x: x / 0) == (
-        "scores of the 'turned' images are NaN or infinite, so their answers cannot be judged; "
+        "scores of the 'turned' images must be finite, but came with NaN or infinite values; "
         "does the change divide by zero, or did training diverge?"
     )
     other = "a change gives back an image for each that it gets, {0} here, but 'turned' returned "

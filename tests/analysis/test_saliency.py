@@ -69,8 +69,8 @@ def test_maps_that_differ_in_strength_alone_are_not_apart():
 
 def test_maps_of_two_sizes_are_a_sentence():
     assert text_of(lambda: saliency_distance(torch.ones(2, 4, 4), torch.ones(2, 6, 6))) == (
-        "two maps are compared pixel by pixel, but came with shapes [2, 4, 4] and [2, 6, 6]; "
-        "stretch both to the size of the image: saliency(..., size=)."
+        "the second map must be [2, 4, 4], but came with shape [2, 6, 6]; stretch both maps to the "
+        "size of the image: saliency(..., size=)."
     )
 
 
@@ -102,7 +102,7 @@ def test_children_in_one_place_are_a_sentence(grid, where):
         f"on {where}; take a network whose classes look at a map, as rem_dr."
     )
     assert text_of(lambda: focus(torch.ones(1, 2, 2), torch.ones(2, 2).bool())).startswith(
-        "a mask has one truth value for each pixel of a map, [1, 2, 2], but came with shape [2, 2]"
+        "a mask must be [1, 2, 2], but came with shape [2, 2]; each pixel of a map has one truth"
     )
 
 
@@ -111,17 +111,17 @@ def test_children_in_one_place_are_a_sentence(grid, where):
     [
         (
             lambda trace: saliency(trace, torch.rand(1, 2), n_classes=2, size=(1, 2)),
-            "the predicted classes must be whole numbers, one an image [1], but came as "
-            "torch.float32 [1, 2]; of scores take scores.argmax(-1).",
+            "the predicted classes must be whole numbers [1], but came as torch.float32 with shape "
+            "[1, 2]; of scores take scores.argmax(-1).",
         ),
         (
             lambda trace: saliency(trace, torch.rand(1), n_classes=2, size=(1, 2)),
-            "the predicted classes must be whole numbers, one an image [1], but came as "
-            "torch.float32 [1]; of scores take scores.argmax(-1).",
+            "the predicted classes must be whole numbers [1], but came as torch.float32 with shape "
+            "[1]; of scores take scores.argmax(-1).",
         ),
         (
             lambda trace: saliency(trace, [0], n_classes=2, size=(1, 2)),
-            "the predicted classes must be whole numbers, one an image [1], but came as list; of "
+            "the predicted classes must be a tensor [1], but came as a list; of "
             "scores take scores.argmax(-1).",
         ),
         (

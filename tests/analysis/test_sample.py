@@ -48,24 +48,18 @@ def test_every_image_is_about_as_likely():
 
 
 @pytest.mark.parametrize(
-    ("settings", "came"),
+    ("settings", "text"),
     [
-        ({"seed": "a"}, "seed came as 'a'"),
-        ({"seed": 0.5}, "seed came as 0.5"),
-        ({"seed": 2**63}, "seed came as 9223372036854775808"),
-        ({"size": "20"}, "size came as '20'"),
-        ({"size": True}, "size came as True"),
-        ({"size": 2.5}, "size came as 2.5"),
+        ({"seed": "a"}, "seed must be a whole number of at most 63 bits, but came as 'a'."),
+        ({"seed": 0.5}, "seed must be a whole number of at most 63 bits, but came as 0.5."),
+        ({"seed": 2**63}, f"seed must be a whole number of at most 63 bits, but came as {2**63}."),
+        ({"size": "20"}, "sample must be a whole number of images from 2, but came as '20'."),
+        ({"size": True}, "sample must be a whole number of images from 2, but came as True."),
+        ({"size": 2.5}, "sample must be a whole number of images from 2, but came as 2.5."),
+        ({"size": 1}, "sample must be a whole number of images from 2, but came as 1."),
     ],
 )
-def test_no_whole_numbers(settings, came):
+def test_sizes_and_seeds_are_whole_numbers(settings, text):
     with pytest.raises(TorchcapsError) as refusal:
         Sample(**settings)
-    assert str(refusal.value) == (
-        f"a sample for pairs is drawn by whole numbers, its size and its seed, but {came}."
-    )
-
-
-def test_too_small():
-    with pytest.raises(TorchcapsError, match="needs at least 2 images, but size is 1"):
-        Sample(size=1)
+    assert str(refusal.value) == text

@@ -108,6 +108,6 @@ def test_what_it_asks_for():
     out, given = batch(classes=Capsules(torch.rand(4, 3, 2))), batch(pixels=points, labels=None)
     given.labels = torch.tensor([0, 1, 2, 0])
     assert text_of(lambda: plain.update(out, given)) == (
-        "seen(classes, labels) must give a vector for each of the 4 images, [4, n], but gave "
-        "[4, 3, 2]; flatten what it gives."
+        "the result of seen(classes, labels) must be [4, n], but came with shape [4, 3, 2]; "
+        "flatten it."
     )

@@ -98,7 +98,8 @@ def test_one_image_has_no_pair():
     batch = SimpleNamespace(pixels=torch.zeros(1, 1), labels=None)
     measurement.update(SimpleNamespace(trace=trace), batch)
     with pytest.raises(
-        TorchcapsError, match="two different ones are needed, but the measurement has seen 1;"
+        TorchcapsError,
+        match="at least 2 different images are compared, but the measurement has seen 1;",
     ):
         measurement.result()
 

@@ -183,9 +183,9 @@ def test_one_living_parent_breaks_the_tree():
 def test_nothing_is_said_of_a_network_that_came_apart():
     coupling = switching(4, 4)
     coupling[1, 0, 0] = float("nan")
-    with pytest.raises(TorchcapsError, match=r"^layer classes holds NaN or infinite values"):
+    with pytest.raises(TorchcapsError, match=r"^layer classes must be finite"):
         said({"classes": coupling})
-    with pytest.raises(TorchcapsError, match=r"^layer hidden holds NaN or infinite values"):
+    with pytest.raises(TorchcapsError, match=r"^layer hidden must be finite"):
         said({"hidden": switching(4, 4)}, {"hidden": torch.full((4, 4), float("inf"))})
 
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_type
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
-from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = [
@@ -50,11 +50,7 @@ class Thresholds(NamedTuple):
 
 def check_thresholds(thresholds: object) -> None:
     """Refuse a bare tuple, whose numbers have no names."""
-    if not isinstance(thresholds, Thresholds):
-        raise TorchcapsError(
-            f"thresholds must be Thresholds(active=0.1, dead_mean=0.05, dead_std=0.05), but came "
-            f"as {short(thresholds)}."
-        )
+    check_type("thresholds", thresholds, Thresholds, "name its numbers: Thresholds(active=0.1)")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, names_of
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import check_finite, check_trace
+from torchcaps.analysis.trace import check_trace
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["Antipodal", "LayerAntipodal", "MeasureAntipodal", "opposite_pairs", "pair_cosines"]
@@ -83,11 +84,7 @@ def opposite_pairs(rows: Tensor, most: int) -> Tensor:
             f"opposite pairs are looked for among two or more vectors [k, d], and at least one is "
             f"asked for, but came as {list(rows.shape)} and {most}; flatten poses first."
         )
-    if not bool(rows.isfinite().all()):
-        raise TorchcapsError(
-            "vectors are compared by their directions, but some hold NaN or infinite values; leave "
-            "their images out, or did training diverge?"
-        )
+    check_finite("vectors", rows, "leave their images out, or did training diverge?")
     nearest = pair_cosines(rows).argsort(stable=True)[:most]
     return torch.triu_indices(len(rows), len(rows), 1, device=rows.device).T[nearest]
 
@@ -117,18 +114,13 @@ class MeasureAntipodal:
     def update(self, out: Answer, batch: Labelled) -> None:
         check_trace(out.trace)
         for layer in out.trace:
-            check_finite(layer.name, layer.children.pose)
+            check_finite(f"layer {layer.name}", layer.children.pose)
         self._names = tuple(layer.name for layer in out.trace)
         poses = [layer.children.pose for layer in out.trace]
         self._sample.add(batch.pixels, labels_or_none(batch), *poses)
 
     def result(self) -> Antipodal:
-        labels, *poses = self._sample.columns()
-        if len(labels) < 2:
-            raise TorchcapsError(
-                f"directions are compared between images, so two different ones are needed, but "
-                f"the measurement has seen {len(labels)}; update it with more."
-            )
+        labels, *poses = self._sample.columns(least=2)
         names = torch.tensor(names_of(labels))
         first, second = torch.triu_indices(len(labels), len(labels), 1)
         differ = names[first] != names[second] if labels.numel() else torch.zeros(len(first)) > 0

@@ -16,10 +16,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import class_labels
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.analysis.trace import check_any, class_labels
+from torchcaps.errors import TorchcapsError
 
 __all__ = ["Calibration", "MeasureCalibration", "Reliability", "reliability"]
 
@@ -77,12 +78,9 @@ class MeasureCalibration:
     """
 
     def __init__(self, *, bins: int = 15, sweep: tuple[int, ...] = SWEEP) -> None:
-        if any(type(each) is not int or each < 1 for each in (bins, *sweep)):
-            raise TorchcapsError(
-                f"probabilities are counted in one bin or more, but bins came as {short(bins)} and "
-                f"sweep as {short(sweep)}."
-            )
-        self.bins, self.sweep = bins, sweep
+        for each in (bins, *sweep):
+            check_count("each of bins and sweep", each)
+        self.bins, self.sweep = int(bins), tuple(map(int, sweep))
         self._sums = {
             (name, each): torch.zeros(3, each, dtype=torch.float64)
             for name in ("answers", "classes")
@@ -110,8 +108,7 @@ class MeasureCalibration:
                 sums += reliability(probability.flatten(), right.flatten(), bins=bins)
 
     def result(self) -> Calibration:
-        if not bool(self._sums["answers", self.bins][0].any()):
-            raise TorchcapsError("there are no images to measure; update the measurement first.")
+        check_any(self._sums["answers", self.bins][0].nonzero().tolist())
         return Calibration(self._row("answers"), self._row("classes"))
 
     def _row(self, name: str) -> Reliability:

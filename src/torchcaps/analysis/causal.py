@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count, check_finite
 from torchcaps.analysis.even import evenly
 from torchcaps.analysis.measure import Answer, Labelled, check_mode
 from torchcaps.analysis.result import Result, quantity
@@ -124,10 +125,7 @@ def causal_use(
         raise TorchcapsError(
             f"silenced is a list of layers, but came as a word; write silenced=[{short(silenced)}]."
         )
-    if type(batch_size) is not int or batch_size < 1:
-        raise TorchcapsError(
-            f"batches hold one image or more, but batch_size came as {short(batch_size)}."
-        )
+    check_count("batch_size", batch_size, of="images")
     check_mode(network)
     images = _Images(network, pixels, labels, batch_size)
     with torch.no_grad():
@@ -288,11 +286,7 @@ class _Images:
 
     def judged(self, scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Which images are right, bool [b], and the classes that are named, [b, m]."""
-        if not bool(scores.isfinite().all()):
-            raise TorchcapsError(
-                "the network returns scores that are NaN or infinite, so nothing can be said of "
-                "its answers; did training diverge? A smaller learning rate usually mends it."
-            )
+        check_finite("the scores of the network", scores)
         return judged_answers(scores, self.labels[index])
 
     def plain(self) -> tuple[Trace, Tensor, Tensor]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from torchcaps._checks import check_count, check_number
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["GRIDS", "ChosenLevels", "choose_levels"]
@@ -50,19 +51,11 @@ def choose_levels(
 
     >>> choose_levels(accuracy_at, layers=1)
     """
-    if not grids or min(grids) < 2:
-        raise TorchcapsError(
-            f"levels to try must be 2 or more, since one level tells nothing apart, but came as "
-            f"{list(grids)}."
-        )
+    so = "one level tells nothing apart"
+    check_count("the least of the levels to try", min(grids, default=0), least=2, so=so)
     # NaN is no share either.
-    if not tolerance >= 0:
-        raise TorchcapsError(
-            f"the fall of accuracy that is accepted must be a share of 0 or more, for example "
-            f"0.001, but came as {tolerance:g}."
-        )
-    if layers < 1:
-        raise TorchcapsError("a network without routed layers has no couplings to quantise.")
+    check_number("tolerance", tolerance, so="accuracy may fall by so much, for example 0.001")
+    check_count("layers", layers, so="without a routed layer there is no coupling to quantise")
     plain = _share(accuracy(None), None)
     tried: dict[tuple[int, ...], float] = {}
 

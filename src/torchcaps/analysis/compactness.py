@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Labelled, changed_pixels
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
+from torchcaps.analysis.trace import check_any, labelled_classes
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
@@ -125,6 +126,6 @@ def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled
         out = network(pixels)
     classes, labels = labelled_classes("compactness", out, batch.labels)
     pose = classes.pose.detach().cpu()
-    check_finite("classes", pose)
+    check_finite("layer classes", pose)
     true: Tensor = pose[torch.arange(len(pose)), labels.cpu()]
     return true

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
@@ -22,7 +23,6 @@ from torchcaps.analysis.trace import (
     finite_coupling,
     predicted_classes,
 )
-from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["CouplingHistogram", "Couplings", "MeasureCouplings", "coupling_counts"]
@@ -60,8 +60,7 @@ def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
     >>> coupling_counts(torch.tensor([0.1, 0.9]), bins=2)
     tensor([0, 1, 1, 0])
     """
-    if bins < 1:
-        raise TorchcapsError(f"a histogram needs at least one bin, but bins is {bins}.")
+    check_count("bins", bins)
     flat = coupling.flatten().double()
     scaled = flat * bins
     # 0.7 in float32 lies a little below it: what is a border but for its rounding is the border.
@@ -81,11 +80,8 @@ class MeasureCouplings:
     """
 
     def __init__(self, *, bins: int = 20) -> None:
-        if type(bins) is not int or bins < 1:
-            raise TorchcapsError(
-                f"couplings are counted in one bin or more, but bins came as {short(bins)}."
-            )
-        self.bins = bins
+        check_count("bins", bins)
+        self.bins = int(bins)
         self._images = 0
         # By the name of a layer, or by the number of a class.
         self._counts: dict[str | int, Tensor] = {}

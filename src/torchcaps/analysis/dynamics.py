@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_shape
 from torchcaps.analysis.activity import SWEEP, Thresholds, check_thresholds, is_dead
 from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
@@ -190,7 +191,8 @@ class _Layer:
             self.child = torch.arange(coupling.shape[-2])
         else:
             coupling, self.child = finite_coupling(layer), layer.window.child_id()
-            _check_windows(layer.name, coupling, self.child)
+            axes = ("images", *self.child.shape, "parent")
+            check_shape(f"couplings of {layer.name} through windows", coupling, axes)
         self.even = even_split(layer)
         self.coupling.add(coupling)
         shares = coupling
@@ -214,15 +216,6 @@ def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None
     dys = (total / ((1 - 1 / n) / n).sqrt()).where(counts, 0)
     dyr = (dys / n.clamp(min=1)).sum() / counts.sum()
     return float(dyr), float(dys.sum() / counts.sum())
-
-
-def _check_windows(name: str, coupling: Tensor, child: Tensor) -> None:
-    if coupling.ndim != 4 or coupling.shape[1:3] != child.shape:
-        raise TorchcapsError(
-            f"couplings through windows must be [images, window, slot, parent] with "
-            f"{list(child.shape)} windows and slots, but those of {name} have shape "
-            f"{list(coupling.shape)}."
-        )
 
 
 def perfect_std(n: int) -> float:

@@ -178,13 +178,8 @@ class MeasureFidelity:
         self._sample.add(batch.pixels, labels, parts, length, paths)
 
     def result(self) -> Fidelity:
-        labels, parts, length, paths = self._sample.columns()
-        if len(labels) < 2 * GROUPS:
-            raise TorchcapsError(
-                f"fidelity learns the parts of capsules from one half of the images and judges "
-                f"{GROUPS} groups of the other, so it needs at least {2 * GROUPS} different "
-                f"images, but got {len(labels)}."
-            )
+        # One half tells the parts of capsules, the other is judged in groups.
+        labels, parts, length, paths = self._sample.columns(least=2 * GROUPS)
         # A sample is in random order, so its first half is as good as any.
         half = len(labels) // 2
         part_of = parts_of_capsules(length[:half], parts[:half] > 0)

@@ -16,10 +16,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import check_any, check_finite, check_trace, last_coupling
+from torchcaps.analysis.trace import check_any, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
@@ -98,7 +99,7 @@ def _distances(trace: Trace) -> dict[tuple[str, int], Tensor]:
     for layer in trace:
         poses = [step.parents.pose.detach().cpu().double() for step in layer.routed.steps]
         for t, (before, after) in enumerate(pairwise(poses), start=1):
-            check_finite(layer.name, after)
+            check_finite(f"layer {layer.name}", after)
             length = before.flatten(1).norm(dim=1)
             distance = (after - before).flatten(1).norm(dim=1) / length
             found[layer.name, t] = distance.where(length > 0, torch.nan)

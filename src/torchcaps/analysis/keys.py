@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from torchcaps._checks import check_count
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
@@ -31,7 +32,6 @@ from torchcaps.analysis.trace import (
     last_coupling,
     predicted_classes,
 )
-from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["ClassKeys", "Keys", "MeasureKeys", "key_entropy"]
@@ -87,12 +87,9 @@ class MeasureKeys:
     """
 
     def __init__(self, *, levels: int = 11, sweep: tuple[int, ...] = SWEEP) -> None:
-        if any(type(each) is not int or each < 2 for each in (levels, *sweep)):
-            raise TorchcapsError(
-                f"couplings are put on two levels or more, but levels came as {short(levels)} and "
-                f"sweep as {short(sweep)}."
-            )
-        self.levels, self.sweep = levels, sweep
+        for each in (levels, *sweep):
+            check_count("each of levels and sweep", each, least=2)
+        self.levels, self.sweep = int(levels), tuple(map(int, sweep))
         self._counts: dict[tuple[int, int], Counter[bytes]] = {}
         self._classes = self._images = 0
 

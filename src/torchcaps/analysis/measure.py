@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite, check_shape, check_type
 from torchcaps.analysis.result import Result
 from torchcaps.analysis.trace import check_no_one_hot
 from torchcaps.errors import TorchcapsError, short
@@ -84,11 +85,7 @@ def measure(
     """
     _check_measurements(measurements)
     check_mode(network)
-    if not isinstance(batches, Iterable):
-        raise TorchcapsError(
-            f"batches must be an iterable of images, such as a DataLoader, but came as "
-            f"{short(batches)}."
-        )
+    check_type("batches", batches, Iterable, as_a="an iterable of images, such as a DataLoader")
     images = 0
     for each in batches:
         batch = _batch(each)
@@ -148,13 +145,10 @@ def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor
 
 def checked_parts(parts: Any, images: int) -> Tensor:
     """Which parts images hold [b, parts], as a function of batches says."""
-    if not isinstance(parts, Tensor) or parts.ndim != 2 or len(parts) != images:
-        came = list(parts.shape) if isinstance(parts, Tensor) else type(parts).__name__
-        raise TorchcapsError(
-            f"parts(batch) must say for each of the {images} images which parts it holds, bool "
-            f"[{images}, parts], but gave {came}."
-        )
-    return parts
+    so = "it says of each image which parts are there"
+    check_shape("the result of parts(batch)", parts, (images, "parts"), so)
+    found: Tensor = parts
+    return found
 
 
 def check_mode(network: Any) -> None:
@@ -212,13 +206,6 @@ def _check(out: Any, images: int) -> None:
             f"{type(out).__name__} without {' and '.join(missing)}; wrap it in a function that "
             f"returns torchcaps.types.Output."
         )
-    if len(out.scores) != images:
-        raise TorchcapsError(
-            f"the network was given {images} images, but returned scores of shape "
-            f"{list(out.scores.shape)}; they must be [images, classes]."
-        )
-    if not bool(out.scores.isfinite().all()):
-        raise TorchcapsError(
-            "the network returns scores that are NaN or infinite, so there is nothing to measure; "
-            "did training diverge? A smaller learning rate usually mends it."
-        )
+    so = "each image that the network was given has a row"
+    check_shape("the scores of the network", out.scores, (images, "classes"), so)
+    check_finite("the scores of the network", out.scores)

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite, check_shape
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
+from torchcaps.analysis.trace import check_any, labelled_classes
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Capsules
 
@@ -75,9 +76,11 @@ class MeasurePerturbation:
     @torch.no_grad()
     def update(self, out: Any, batch: Labelled) -> None:
         classes, labels = labelled_classes("perturbation", out, batch.labels)
-        seen, d = self.seen(classes, labels), classes.pose.shape[-1]
-        _check_seen(seen, classes)
-        check_finite("classes", seen)
+        seen = self.seen(classes, labels)
+        images, n, d = classes.pose.shape
+        so = "the poses of all classes stand in a row; Decoder.seen gives them"
+        check_shape("the result of seen(classes, labels)", seen, (images, n * d), so)
+        check_finite("layer classes", seen)
         drawn = self._drawn(seen)
         rows = []
         for amount in self.amounts:
@@ -91,11 +94,8 @@ class MeasurePerturbation:
 
     def _drawn(self, seen: Tensor) -> Tensor:
         pixels = self.draw(seen).double()
-        if not bool(pixels.isfinite().all()):
-            raise TorchcapsError(
-                "drawings hold NaN or infinite pixels, so how much they change cannot be said; did "
-                "training diverge, or does the decoder divide by what may be zero?"
-            )
+        so = "did training diverge, or does the decoder divide by what may be zero?"
+        check_finite("drawings", pixels, so)
         return pixels
 
     def result(self) -> Perturbation:
@@ -104,14 +104,4 @@ class MeasurePerturbation:
         return Perturbation(
             self._changes.count,
             tuple(ComponentChange(amount, float(each.mean()), each) for amount, each in rows),
-        )
-
-
-def _check_seen(seen: Tensor, classes: Capsules) -> None:
-    """Refuse what is not the poses of all classes in a row."""
-    images, n, d = classes.pose.shape
-    if seen.shape != (images, n * d):
-        raise TorchcapsError(
-            f"seen(classes, labels) must give what the decoder sees, the poses of all classes in "
-            f"a row, [{images}, {n * d}], but gave {list(seen.shape)}; Decoder.seen does."
         )

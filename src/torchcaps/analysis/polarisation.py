@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_finite, check_trace, last_coupling
+from torchcaps.analysis.trace import check_any, check_trace, last_coupling
 from torchcaps.types import Trace
 
 __all__ = ["MeasurePolarisation", "Polarisation", "StepPolarisation", "polarisation"]
@@ -80,7 +81,7 @@ class MeasurePolarisation:
             last_coupling(layer)
             for number, step in enumerate(layer.routed.steps, 1):
                 coupling = step.coupling.detach().cpu().double()
-                check_finite(layer.name, coupling)
+                check_finite(f"layer {layer.name}", coupling)
                 seen = self._steps.setdefault((layer.name, number), Moments())
                 if seen is None or coupling.shape[-1] < 2 or bool((coupling < 0).any()):
                     self._steps[layer.name, number] = None

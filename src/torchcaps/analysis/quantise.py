@@ -8,12 +8,10 @@ has steps of 0.1; a value half way between two levels goes to the even one. The 
 to [0, 1]: couplings that may be negative, or above one, keep their order.
 """
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError, short
+from torchcaps._checks import check_count, check_finite
 
 __all__ = ["quantise", "quantised_index"]
 
@@ -25,14 +23,8 @@ def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
         coupling: couplings of any shape.
         levels: how many levels lie from 0 to 1, both included; two at least.
     """
-    if not isinstance(levels, Integral):
-        raise TorchcapsError(
-            f"a grid from 0 to 1 has a whole number of levels, but levels is {short(levels)}."
-        )
-    if levels < 2:
-        raise TorchcapsError(f"a grid from 0 to 1 needs at least 2 levels, but levels is {levels}.")
-    if not bool(coupling.isfinite().all()):
-        raise TorchcapsError("couplings to quantise hold NaN or infinite values.")
+    check_count("levels", levels, least=2)
+    check_finite("couplings to quantise", coupling)
     scaled = coupling.double() * (levels - 1)
     # What lies half way but for the rounding of its own dtype lies half way: 0.1 · 5 is 0.5, and
     # 0.1 in float32 a little more than 0.1.

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.shares import wilson
@@ -90,10 +91,7 @@ class MeasureRobustness:
 
 def _right(name: str, scores: Tensor, labels: Tensor) -> int:
     """How many images are right, as they are or changed."""
-    if not bool(scores.isfinite().all()):
-        raise TorchcapsError(
-            f"scores of the {name!r} images are NaN or infinite, so their answers cannot be "
-            f"judged; does the change divide by zero, or did training diverge?"
-        )
+    so = "does the change divide by zero, or did training diverge?"
+    check_finite(f"scores of the {name!r} images", scores, so)
     right, _ = judged_answers(scores, labels)
     return int(right.sum())

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from torchcaps._checks import check_shape
 from torchcaps.analysis.trace import (
     check_children,
     check_parents_are_classes,
@@ -74,11 +75,7 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
 
     >>> focus(maps, inside)
     """
-    if maps.shape != inside.shape:
-        raise TorchcapsError(
-            f"a mask has one truth value for each pixel of a map, {list(maps.shape)}, but came "
-            f"with shape {list(inside.shape)}."
-        )
+    check_shape("a mask", inside, maps.shape, "each pixel of a map has one truth value")
     if not bool(((inside >= 0) & (inside <= 1)).all()):
         raise TorchcapsError(
             f"a mask is true where the object is and false elsewhere, but holds numbers from "
@@ -99,11 +96,8 @@ def saliency_distance(first: Tensor, second: Tensor) -> Tensor:
     >>> saliency_distance(torch.ones(1, 2, 2), torch.eye(2)[None])  # 1 - 2 / (2 · √2)
     tensor([0.2929], dtype=torch.float64)
     """
-    if first.shape != second.shape:
-        raise TorchcapsError(
-            f"two maps are compared pixel by pixel, but came with shapes {list(first.shape)} and "
-            f"{list(second.shape)}; stretch both to the size of the image: saliency(..., size=)."
-        )
+    so = "stretch both maps to the size of the image: saliency(..., size=)"
+    check_shape("the second map", second, first.shape, so)
     one, other = (each.double().flatten(-2) for each in (first, second))
     cosine = (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))
     # Rounding puts that of equal maps a little above one.

@@ -11,6 +11,7 @@ from heapq import nsmallest
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count, is_whole
 from torchcaps.analysis.trace import check_any
 from torchcaps.errors import TorchcapsError, short
 
@@ -24,18 +25,15 @@ class Sample:
     """At most `size` images, each with one row of every tensor."""
 
     def __init__(self, *, size: int = MOST, seed: int = 0) -> None:
-        for name, value in (("size", size), ("seed", seed)):
-            if type(value) is not int or not -(2**63) <= value < 2**63:
-                raise TorchcapsError(
-                    f"a sample for pairs is drawn by whole numbers, its size and its seed, but "
-                    f"{name} came as {short(value)}."
-                )
-        if size < 2:
-            raise TorchcapsError(f"a sample for pairs needs at least 2 images, but size is {size}.")
+        check_count("sample", size, of="images", least=2)
         if size > MOST:
             raise TorchcapsError(
                 f"a sample for pairs has at most {MOST:,} images, whose pairs fit into memory, but "
                 f"size is {size:,}."
+            )
+        if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+            raise TorchcapsError(
+                f"seed must be a whole number of at most 63 bits, but came as {short(seed)}."
             )
         self.size, self.seed = size, seed
         self._key = seed.to_bytes(8, "big", signed=True)
@@ -57,9 +55,14 @@ class Sample:
         if len(self._rows) > self.size:
             self._rows = {digest: self._rows[digest] for digest in nsmallest(self.size, self._rows)}
 
-    def columns(self) -> tuple[Tensor, ...]:
-        """Every column of the sample, [images, ...], in the order of the digests."""
+    def columns(self, *, least: int = 1) -> tuple[Tensor, ...]:
+        """Return every column of the sample, [images, ...], in the order of the digests."""
         check_any(self._rows)
+        if len(self) < least:
+            raise TorchcapsError(
+                f"at least {least} different images are compared, but the measurement has seen "
+                f"{len(self)}; update it with more."
+            )
         rows = [self._rows[digest] for digest in sorted(self._rows)]
         return tuple(torch.stack(column) for column in zip(*rows, strict=True))
 

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite, check_shape
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import check_finite, labelled_classes
+from torchcaps.analysis.trace import labelled_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules
 
@@ -85,12 +86,8 @@ class MeasureSeparation:
     def update(self, out: Any, batch: Labelled) -> None:
         classes, labels = labelled_classes("separation", out, batch.labels)
         points = self.seen(classes, labels).detach().cpu().double()
-        if points.ndim != 2 or len(points) != len(labels):
-            raise TorchcapsError(
-                f"seen(classes, labels) must give a vector for each of the {len(labels)} images, "
-                f"[{len(labels)}, n], but gave {list(points.shape)}; flatten what it gives."
-            )
-        check_finite("classes", points)
+        check_shape("the result of seen(classes, labels)", points, (len(labels), "n"), "flatten it")
+        check_finite("layer classes", points)
         self._sample.add(batch.pixels, labels, points)
 
     def result(self) -> Separation:

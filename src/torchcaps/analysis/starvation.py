@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite, check_shape
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_finite, check_trace
+from torchcaps.analysis.trace import check_trace
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
@@ -101,7 +102,7 @@ def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
     rows = []
     for layer in trace:
         pose = _norm(by_tensor.get(id(layer.children.pose)), layer.children.pose, -1)
-        check_finite(layer.name, pose)
+        check_finite(f"layer {layer.name}", pose)
         matrices = None
         if layer.weight is not None:
             matrices = _norm(by_tensor.get(id(layer.weight)), layer.weight, (-2, -1))
@@ -136,13 +137,9 @@ def gradient_cancellation(
         for each in (first, second)
     )
     for name in first:
-        if first[name].shape != second[name].shape:
-            raise TorchcapsError(
-                f"the two gradients of {name} must have one shape, but came as "
-                f"{list(first[name].shape)} and {list(second[name].shape)}."
-            )
+        check_shape(f"the second gradient of {name}", second[name], first[name].shape)
         for each in (one[name], two[name]):
-            check_finite(name, each)
+            check_finite(f"gradient {name}", each)
     rows = [_cancellation(name, one[name], two[name]) for name in first]
     whole = _cancellation("all", torch.cat([*one.values()]), torch.cat([*two.values()]))
     return GradientCancellation((*rows, whole))

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from torchcaps._checks import check_finite, check_shape
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Capsules, LayerTrace, Routed, Trace
 
+ONE_BATCH = "a trace over images has exactly one batch axis"
 T = TypeVar("T", Capsules, Routed)
 
 __all__ = [
@@ -18,7 +20,6 @@ __all__ = [
     "check_any",
     "check_children",
     "check_classes",
-    "check_finite",
     "check_no_one_hot",
     "check_parents_are_classes",
     "check_trace",
@@ -145,7 +146,7 @@ def finite_coupling(layer: LayerTrace) -> Tensor:
     """The couplings [k, i, j] that made the parents, or through windows [k, p, i, j]; finite, in
     float64."""
     coupling = last_coupling(layer).detach().cpu().double()
-    check_finite(layer.name, coupling)
+    check_finite(f"layer {layer.name}", coupling)
     return coupling
 
 
@@ -157,11 +158,7 @@ def image_coupling(layer: LayerTrace) -> Tensor:
             f"one coupling of each child to each parent is needed, but {layer.name} looks through "
             f"windows, {list(coupling.shape)}; take a network in which this layer is dense."
         )
-    if coupling.ndim != 3:
-        raise TorchcapsError(
-            f"couplings are read image by image, so a trace needs exactly one batch axis, but "
-            f"those of {layer.name} have shape {list(coupling.shape)}."
-        )
+    check_shape(f"couplings of {layer.name}", coupling, ("images", "child", "parent"), ONE_BATCH)
     return coupling
 
 
@@ -282,15 +279,8 @@ def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
     """
     coupling = image_coupling(trace[-1])
     k, n = len(coupling), coupling.shape[-1]
-    is_tensor = isinstance(predicted, Tensor)
-    if not is_tensor or predicted.shape != (k,) or predicted.is_floating_point():
-        came = (
-            f"{predicted.dtype} {list(predicted.shape)}" if is_tensor else type(predicted).__name__
-        )
-        raise TorchcapsError(
-            f"the predicted classes must be whole numbers, one an image [{k}], but came as {came}; "
-            f"of scores take scores.argmax(-1)."
-        )
+    so = "of scores take scores.argmax(-1)"
+    check_shape("the predicted classes", predicted, (k,), so, of="whole numbers")
     predicted = predicted.detach().cpu()
     if not bool(((predicted >= 0) & (predicted < n)).all()):
         raise TorchcapsError(
@@ -304,19 +294,6 @@ def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
 def image_lengths(name: str, capsules: Capsules) -> Tensor:
     """Lengths [k, n] of a layer over images, finite, in float64."""
     length = lengths(capsules).detach().cpu().double()
-    if length.ndim != 2:
-        raise TorchcapsError(
-            f"activity is measured over images, so a trace needs exactly one batch axis, but the "
-            f"lengths of {name} have shape {list(length.shape)}."
-        )
-    check_finite(name, length)
+    check_shape(f"lengths of {name}", length, ("images", "capsule"), ONE_BATCH)
+    check_finite(f"layer {name}", length)
     return length
-
-
-def check_finite(name: str, values: Tensor) -> None:
-    """Refuse to measure a network that has come apart."""
-    if not bool(values.isfinite().all()):
-        raise TorchcapsError(
-            f"layer {name} holds NaN or infinite values, so there is nothing to measure; did "
-            f"training diverge? A smaller learning rate usually mends it."
-        )

@@ -116,12 +116,7 @@ class MeasureTreeDistance:
         self._sample.add(batch.pixels, labels, *chain.from_iterable(rows))
 
     def result(self) -> TreeDistance:
-        labels, *rows = self._sample.columns()
-        if len(labels) < 2:
-            raise TorchcapsError(
-                f"trees are compared between images, so two different ones are needed, but the "
-                f"measurement has seen {len(labels)}; update it with more."
-            )
+        labels, *rows = self._sample.columns(least=2)
         pairs = neighbours(labels)
         found: dict[str, list[float | None]] = {
             kind: [

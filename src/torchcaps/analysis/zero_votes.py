@@ -22,10 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_finite
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_finite, check_trace
+from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
@@ -125,7 +126,7 @@ def _slots(layer: LayerTrace) -> int:
 def _shares(layer: LayerTrace, weight: Tensor) -> Iterator[Tensor]:
     """Return the share of zero votes of each image, and that of zero children, [k, 2]."""
     pose = layer.children.pose.detach().cpu()
-    check_finite(layer.name, pose)
+    check_finite(f"layer {layer.name}", pose)
     vector = pose.shape[-1] == weight.shape[-1]
     if not vector:  # Votes are M W: a column of the matrix meets a row of the block.
         pose = pose.unflatten(-1, (-1, weight.shape[-1])).movedim(-1, -2).ne(0).any(-1)
