@@ -226,7 +226,9 @@ def test_a_damaged_mask_is_refused(damaged, kind):
     )
 
 
-@pytest.mark.parametrize(("damaged", "kind"), [([1, 2], "list"), (None, "NoneType"), (3, "int")])
+@pytest.mark.parametrize(
+    ("damaged", "kind"), [([1, 2], "a list"), (None, "a NoneType"), (3, "an int")]
+)
 def test_masks_that_are_no_table_are_refused(damaged, kind):
     assert text_of(lambda: Masks(Small()).load_state_dict(damaged)) == (
         f"masks must be a table of boolean tensors by the names of weights, but came as {kind}; "

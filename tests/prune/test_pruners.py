@@ -270,8 +270,12 @@ def test_lamp_is_refused_where_magnitudes_do_not_count():
 def test_targets_must_grow():
     assert "grow from epoch to epoch" in text_of(lambda: Magnitude(Ten(), targets=(0.5, 0.4)))
     assert "grow from epoch to epoch" in text_of(lambda: Magnitude(Ten(), targets=()))
-    assert text_of(lambda: ramp(0.5, epochs=0)) == "a ramp needs at least 1 epoch, but came with 0."
-    assert "a share between 0 and 1 a step" in text_of(lambda: Lobster(Ten(), shrink=0))
+    assert text_of(lambda: ramp(0.5, epochs=0)) == (
+        "epochs must be a whole number from 1, but came as 0."
+    )
+    assert "shrink must be a number above 0 and below 1, but came as 0; it is the share" in text_of(
+        lambda: Lobster(Ten(), shrink=0)
+    )
     for tolerance in (-1, float("nan")):
         sentence = text_of(lambda tolerance=tolerance: Lobster(Ten(), tolerance=tolerance))
         assert sentence.endswith(f"must be 0 or more, but came as {tolerance:g}.")

@@ -253,7 +253,7 @@ def test_networks_without_such_units_say_why():
     assert "past which channels cannot be followed" in text_of(lambda: units(residual, "channel"))
     assert "activations of the same channels" in text_of(lambda: units(matrix, "type"))
     assert text_of(lambda: units(shared, "layer")) == (
-        "units to prune are capsules, types or channels, but came as 'layer'."
+        "unit='layer' is unknown; known: capsule, channel, type."
     )
 
 

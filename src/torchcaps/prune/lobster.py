@@ -23,6 +23,7 @@ from typing import final
 import torch
 from torch import nn
 
+from torchcaps._checks import check_number
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import lowest
 from torchcaps.prune.pruner import Pruner
@@ -54,11 +55,8 @@ class Lobster(Pruner):
         most: float | None = None,
     ):
         super().__init__(model)
-        if not 0 < shrink < 1:
-            raise TorchcapsError(
-                f"LOBSTER shrinks weights by a share between 0 and 1 a step, for example 1e-4, but "
-                f"it came as {shrink:g}."
-            )
+        so = "it is the share by which a step shrinks weights, for example 1e-4"
+        check_number("shrink", shrink, above=0, below=1, so=so)
         # NaN is no tolerance either.
         if not tolerance >= 0:
             raise TorchcapsError(

@@ -18,6 +18,7 @@ from typing import final
 
 from torch import nn
 
+from torchcaps._checks import check_count
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.pruner import Pruner, Scope, check_share
 from torchcaps.prune.units import UnitKind
@@ -78,6 +79,5 @@ def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
     (0.875, 1.0)
     """
     check_share(to)
-    if epochs < 1:
-        raise TorchcapsError(f"a ramp needs at least 1 epoch, but came with {epochs}.")
+    check_count("epochs", epochs)
     return (*(to * (1 - (1 - e / epochs) ** 3) for e in range(1, epochs)), to)

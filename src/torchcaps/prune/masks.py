@@ -7,6 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_finite, check_type
 from torchcaps.errors import Emptied, TorchcapsError
 from torchcaps.prune.weights import prunable
 
@@ -84,11 +85,9 @@ class Masks:
         """Scores of all weights, those of pruned ones below every other."""
         self.check_present()
         for name, score in scores.items():
-            if not bool(score.isfinite().all()):
-                raise TorchcapsError(
-                    f"the scores by which {name} is to be pruned hold NaN or infinite values; did "
-                    f"training diverge?"
-                )
+            check_finite(
+                f"the scores by which {name} is to be pruned", score, "did training diverge?"
+            )
         return {name: scores[name].masked_fill(mask, -1) for name, mask in self.pruned.items()}
 
     def move(self, device: torch.device) -> None:
@@ -100,11 +99,10 @@ class Masks:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take masks that `state_dict` gave for the same network."""
-        if not isinstance(state, Mapping):
-            raise TorchcapsError(
-                f"masks must be a table of boolean tensors by the names of weights, but came as "
-                f"{type(state).__name__}; they are damaged: take a copy that is whole."
-            )
+        so = "they are damaged: take a copy that is whole"
+        check_type(
+            "masks", state, Mapping, so, as_a="a table of boolean tensors by the names of weights"
+        )
         if set(state) != set(self.pruned):
             only = sorted(set(state) ^ set(self.pruned), key=str)[0]
             raise TorchcapsError(

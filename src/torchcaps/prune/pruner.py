@@ -7,7 +7,8 @@ from typing import ClassVar, Literal, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps._checks import check_choice
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
@@ -38,10 +39,7 @@ class Pruner:
     by_magnitude: ClassVar[bool] = False
 
     def __init__(self, model: nn.Module, *, unit: UnitKind = "weight", scope: Scope = "network"):
-        if scope not in get_args(Scope):
-            raise TorchcapsError(
-                f"scope={short(scope)} is unknown; {nearest(str(scope), get_args(Scope))}."
-            )
+        check_choice("scope", scope, get_args(Scope))
         if scope == "lamp" and not self.by_magnitude:
             raise TorchcapsError(
                 f'scope="lamp" compares magnitudes, which {type(self).__name__} does not look at; '

@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError, short
+from torchcaps._checks import check_choice
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.structure import Run, capsule_layers_of, runs, type_runs
 
@@ -62,10 +63,7 @@ def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
     32
     """
     finders = {"capsule": _capsules, "type": _types, "channel": _channels}
-    if kind not in finders:
-        raise TorchcapsError(
-            f"units to prune are capsules, types or channels, but came as {short(kind)}."
-        )
+    check_choice("unit", kind, finders)
     layers = capsule_layers_of(network)
     found = finders[kind](network)
     if not found:
