@@ -100,6 +100,7 @@ def test_what_fits_passes():
 def test_a_shape_is_checked_inside_of_a_compiled_graph():
     def double(poses):
         check_shape("poses", poses, ("*batch", 3, 4), of="floating point")
+        check_shape("poses", poses, poses.shape)
         return 2 * poses
 
     compiled = torch.compile(double, backend="eager", fullgraph=True, dynamic=True)

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral
 
-from torch import Tensor
-from torch import bool as torch_bool
+import torch
+from torch import Size, Tensor
 
 from torchcaps.errors import NOTHING, TorchcapsError, nearest, short
 
@@ -62,7 +62,8 @@ def check_number(
     """
     low = least if above is None else above
     high = most if below is None else below
-    if is_between(low, value, high) and value not in (above, below):
+    outside = [edge for edge in (above, below) if edge is not None]
+    if is_between(low, value, high) and value not in outside:
         return
     start = f"from {least:g}" if above is None else f"above {above:g}"
     if below is not None:
@@ -132,7 +133,9 @@ def check_shape(
     raise _refusal(name, f"{expected}[{', '.join(map(str, axes))}]", came, so)
 
 
-def _has_axes(sizes: Sequence[int], axes: Sequence[int | str]) -> bool:
+def _has_axes(sizes: Size, axes: Sequence[int | str]) -> bool:
+    if isinstance(axes, Size):  # The quick way, in forwards.
+        return sizes == axes
     if axes and isinstance(axes[0], str) and axes[0].startswith("*"):
         axes = axes[1:]
         sizes = sizes[len(sizes) - len(axes) :] if len(sizes) > len(axes) else sizes
@@ -143,7 +146,7 @@ def _has_axes(sizes: Sequence[int], axes: Sequence[int | str]) -> bool:
 
 def _holds(value: Tensor, of: str) -> bool:
     if of == "whole numbers":
-        return not (value.is_floating_point() or value.is_complex() or value.dtype == torch_bool)
+        return not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
     return of != "floating point" or value.is_floating_point()
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchcaps.analysis.even import evenly
+from torchcaps.analysis.even_split import evenly
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.models import create_model
 from torchcaps.types import Capsules, LayerTrace, Routed, Window

@@ -45,12 +45,13 @@ ROUNDING = 1e-6
 
 
 def is_chain(trace: Trace) -> bool:
-    """Whether the parents of each layer are the children of the next, as far as numbers tell."""
+    """Say whether the parents of each layer are the children of the next, as far as numbers
+    tell."""
     return all(_sizes(below)[1] == _sizes(above)[0] for below, above in pairwise(trace))
 
 
 def _sizes(layer: LayerTrace) -> tuple[int, int]:
-    """Children and parents of a layer, of all windows."""
+    """Count the children and parents of a layer, of all windows."""
     if layer.window is None:
         _, children, parents = image_coupling(layer).shape
         return children, parents
@@ -91,7 +92,7 @@ def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0)
 
 
 def _classes(predicted: Any) -> list[int]:
-    """One class or several as a list; an empty one where they are no whole numbers."""
+    """List one class or several; nothing where they are no whole numbers."""
     if isinstance(predicted, Tensor):
         predicted = predicted.tolist()
     is_several = isinstance(predicted, Sequence) and not isinstance(predicted, str)
@@ -133,7 +134,8 @@ def _check_chain(trace: Trace) -> None:
 
 
 def _edges(trace: Trace, inside: Tensor, some: slice) -> list[Tensor]:
-    """Those of some images that lead to the classes inside, [k, j]: [k, i, j] or [k, p, i, j]."""
+    """Return the edges of some images that lead to the classes inside, [k, j]: [k, i, j] or [k, p,
+    i, j]."""
     edges: list[Tensor] = []
     for layer in reversed(trace):
         coupling = comparable_coupling(layer)[some]
@@ -145,7 +147,7 @@ def _edges(trace: Trace, inside: Tensor, some: slice) -> list[Tensor]:
 
 
 def _children(layer: LayerTrace, edges: Tensor) -> Tensor:
-    """Which children edges [k, i, j] or [k, p, i, j] leave, bool [k, n]."""
+    """Say which children edges [k, i, j] or [k, p, i, j] leave, bool [k, n]."""
     leaves = edges.any(-1).flatten(1).long()
     child = child_of((layer,))[layer.name].cpu().flatten()
     none = leaves.new_zeros(len(leaves), _sizes(layer)[0])

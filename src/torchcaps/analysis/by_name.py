@@ -34,5 +34,5 @@ TRACE_MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
 
 
 def keep_for(names: Sequence[str]) -> Keep:
-    """What a network has to keep for these measurements."""
+    """Say what a network has to keep for these measurements."""
     return "steps" if {"polarisation", "fixed-point"} & {*names} else "last"

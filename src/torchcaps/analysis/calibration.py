@@ -42,7 +42,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Calibration(Result):
-    """Of the most probable class, then of every class of every image."""
+    """Reliability of the most probable class, then of every class of every image."""
 
     answers: Reliability
     classes: Reliability

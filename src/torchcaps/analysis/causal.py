@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_count, check_finite
-from torchcaps.analysis.even import evenly
+from torchcaps.analysis.even_split import evenly
 from torchcaps.analysis.measure import Answer, Labelled, check_mode
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -256,8 +256,8 @@ def _row(
 
 
 def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:
-    """For each image the next one in a random order, of its class if asked; −1 where it would be
-    itself."""
+    """Find for each image the next one in a random order, of its class if asked; −1 where it would
+    be itself."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in order.tolist():
         name = ()
@@ -285,12 +285,12 @@ class _Images:
         self.index = torch.arange(len(pixels))
 
     def judged(self, scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Which images are right, bool [b], and the classes that are named, [b, m]."""
+        """Say which images are right, bool [b], and the classes that are named, [b, m]."""
         check_finite("the scores of the network", scores)
         return judged_answers(scores, self.labels[index])
 
     def plain(self) -> tuple[Trace, Tensor, Tensor]:
-        """The trace of one image, and the answers to all."""
+        """Return the trace of one image, and the answers to all."""
         trace = self.network(self.pixels[:1], keep="last").trace
         check_trace(trace)
         made = [
@@ -300,7 +300,7 @@ class _Images:
         return trace, *_joined(made)
 
     def with_means(self) -> Way:
-        """By their means over all images, layer by layer."""
+        """Replace couplings by their means over all images, layer by layer."""
         total: dict[str, Tensor] = {}
         for some in self.index.split(self.batch_size):
             for layer in self.network(self.pixels[some], keep="last").trace:
@@ -309,7 +309,8 @@ class _Images:
         return lambda some: total
 
     def with_those_of(self, lender: Tensor) -> Way:
-        """By those of the image that lends them, which are made anew, so that none is kept."""
+        """Replace couplings by those of the image that lends them, which are made anew, so that
+        none is kept."""
 
         def lent(some: Tensor) -> dict[str, Tensor]:
             trace = self.network(self.pixels[lender[some]], keep="last").trace
@@ -318,7 +319,7 @@ class _Images:
         return lent
 
     def answers(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """What is said of some images with couplings replaced."""
+        """Judge what is said of some images with couplings replaced."""
         made = []
         for some in index.split(self.batch_size):
             given = way(some)
@@ -329,7 +330,7 @@ class _Images:
     def silenced(
         self, trace: Trace, layers: Sequence[str], generator: torch.Generator
     ) -> Iterator[tuple[str, int, Tensor]]:
-        """Layer and number of each silenced capsule, and which images are right then."""
+        """Give layer and number of each silenced capsule, and which images are right then."""
         known = {name: capsules.pose.shape[-2] for name, capsules in capsule_layers(trace)}
         for layer in layers:
             if layer not in known:

@@ -121,7 +121,7 @@ def _check_factors(factors: Any) -> None:
 
 
 def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled) -> Tensor:
-    """Poses [k, d] of the capsules of the true classes."""
+    """Return the poses [k, d] of the capsules of the true classes."""
     with torch.no_grad():
         out = network(pixels)
     classes, labels = labelled_classes("compactness", out, batch.labels)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.trace import finite_coupling, last_coupling
-from torchcaps.types import LayerTrace
+from torchcaps.types import Couple, LayerTrace
 
-__all__ = ["comparable_coupling", "even_split"]
+__all__ = ["comparable_coupling", "even_split", "evenly"]
 
 # An even split in float32 lies that near to it, as a share of it; in half precision as near as
 # its numbers lie to each other.
@@ -38,7 +38,7 @@ def comparable_coupling(layer: LayerTrace) -> Tensor:
 
 
 def _parts(layer: LayerTrace) -> Tensor:
-    """Into how many parts a child, or the attention of a parent, is split."""
+    """Say into how many parts a child, or the attention of a parent, is split."""
     children, parents = last_coupling(layer).shape[-2:]
     if layer.normalised_over == "children":
         return torch.full((1, 1), children, dtype=torch.float64)
@@ -47,3 +47,34 @@ def _parts(layer: LayerTrace) -> Tensor:
         windows = child.flatten().bincount()[child]  # [p, i]
         return (parents * windows.double()).unsqueeze(-1)
     return torch.full((1, 1), parents, dtype=torch.float64)
+
+
+def evenly(layer: LayerTrace) -> Couple:
+    """Make couplings that prefer no parent, as if a layer did not route: their means over
+    everything on which they sum to one, the parents of a child; those of all windows that see it,
+    where windows compete for it; of attention, the children of a parent.
+
+    Arguments:
+        layer: of a trace.
+
+    >>> model(images, couple={layer.name: evenly(layer) for layer in out.trace})
+    """
+    if layer.normalised_over == "parents_and_positions" and layer.window is not None:
+        return _over_windows(layer.window.child_id(torch.device("cpu")).flatten())
+    axis = -2 if layer.normalised_over == "children" else -1
+    return lambda coupling: coupling.mean(axis, keepdim=True).expand_as(coupling)
+
+
+def _over_windows(child: Tensor) -> Couple:
+    """Share among all windows that see a child: `child` [p · i] lies in each slot of each window,
+    one after the other."""
+    seen_by = torch.bincount(child)
+
+    def couple(coupling: Tensor) -> Tensor:  # [k, p, i, j]
+        index = child.to(coupling.device)
+        of_slots = coupling.mean(-1).flatten(1)
+        sums = of_slots.new_zeros(len(of_slots), len(seen_by)).index_add_(1, index, of_slots)
+        means = (sums / seen_by.to(sums))[:, index]
+        return means.view(*coupling.shape[:-1], 1).expand_as(coupling)
+
+    return couple

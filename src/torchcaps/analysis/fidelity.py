@@ -59,8 +59,9 @@ T_95 = 2.093
 
 @dataclass(frozen=True)
 class Fidelity(Result):
-    """Of one layer. None where nothing can be said: no active capsule meets its part. `sweep` has
-    (least length, cases, edges, tree) for other lengths from which a capsule is active."""
+    """Scores of one layer. None where nothing can be said: no active capsule meets its part.
+    `sweep` has (least length, cases, edges, tree) for other lengths from which a capsule is
+    active."""
 
     layer: str
     images: int = quantity("images", "images of the half that is judged")
@@ -112,7 +113,7 @@ def class_paths(trace: Trace, layer: str) -> Tensor:
 
 
 def _led(layer: LayerTrace, paths: Tensor) -> Tensor:
-    """Where the children of a layer lead, from where its parents do, [k, n, classes]."""
+    """Say where the children of a layer lead, from where its parents do, [k, n, classes]."""
     if layer.window is None:
         coupling = image_coupling(layer).clamp(min=0)
         total = coupling.sum(-1, keepdim=True)
@@ -123,7 +124,7 @@ def _led(layer: LayerTrace, paths: Tensor) -> Tensor:
     n = math.prod(layer.window.child_grid)
 
     def gathered(values: Tensor) -> Tensor:
-        """Sums over the windows that see a child, [k, n, x] of [k, p, i, x]."""
+        """Sum over the windows that see a child, [k, n, x] of [k, p, i, x]."""
         return values.new_zeros(k, n, values.shape[-1]).index_add_(1, child, values.flatten(1, 2))
 
     total = gathered(coupling.sum(-1, keepdim=True))
@@ -275,7 +276,7 @@ class _Cases:
     own: Tensor  # bool [n]
 
     def take(self, index: Tensor) -> "_Cases":
-        """Some of them."""
+        """Take some of the cases."""
         rows = (self.group, self.capsule, self.label, self.shows, self.edge, self.own)
         return _Cases(*(each[index] for each in rows))
 
@@ -292,7 +293,7 @@ def _cases(labels: Tensor, parts: Tensor, active: Tensor, paths: Tensor) -> _Cas
 
 
 def _of_parts(cases: _Cases, part_of: Tensor) -> _Cases:
-    """The cases in which the image shows the part of the capsule."""
+    """Keep the cases in which the image shows the part of the capsule."""
     part = part_of[cases.capsule]
     shown = cases.shows.gather(1, part.clamp(min=0)[:, None])[:, 0]
     shown = torch.where(part >= 0, shown, 0)
@@ -303,7 +304,8 @@ def _of_parts(cases: _Cases, part_of: Tensor) -> _Cases:
 
 
 def _f1(cases: _Cases) -> tuple[float | None, float]:
-    """F, and as it is expected where the edges of a capsule are exchanged between its cases."""
+    """Return F, and as it is expected where the edges of a capsule are exchanged between its
+    cases."""
     own = cases.own.double()
     if not bool(cases.own.any()):
         return None, 0.0
@@ -353,7 +355,7 @@ def _tree(cases: _Cases) -> float | None:
 def _with_interval(
     score: Callable[[_Cases], float | None], cases: _Cases
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """A score and its interval over groups of images."""
+    """Return a score and its interval over groups of images."""
     whole = score(cases)
     without = [score(cases.take((cases.group != g).nonzero().flatten())) for g in range(GROUPS)]
     parts = [each for each in without if each is not None]

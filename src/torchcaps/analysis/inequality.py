@@ -132,6 +132,6 @@ class MeasureInequality:
 
 
 def _on_its_level(coupling: Tensor, split: float, levels: int) -> Tensor:
-    """Which couplings have the level that an even split has."""
+    """Say which couplings have the level that an even split has."""
     level = quantised_index(torch.full((), split, dtype=torch.float64), levels=levels)
     return quantised_index(coupling, levels=levels) == level

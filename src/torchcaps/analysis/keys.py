@@ -113,7 +113,7 @@ class MeasureKeys:
                     self._counts.setdefault((levels, label), Counter())[key] += 1
 
     def dictionary(self, label: int) -> dict[bytes, int]:
-        """Images of each key of a class, by the digest of the key."""
+        """Count the images of each key of a class, by the digest of the key."""
         return dict(self._counts.get((self.levels, label), {}))
 
     def result(self) -> Keys:

@@ -70,7 +70,7 @@ def mean_trace(outs: Answer | Iterable[Answer], *, classes: Sequence[int] | None
 
 
 class _Sums(NamedTuple):
-    """Of one layer, over the images of each class, in float64."""
+    """Sums of one layer, over the images of each class, in float64."""
 
     children: Capsules  # [m, i, d], [m, i]
     coupling: Tensor  # [m, i, j], or through windows [m, p, i, j]
@@ -78,7 +78,7 @@ class _Sums(NamedTuple):
 
 
 def _chosen(out: Answer, classes: Sequence[int] | None) -> Tensor:
-    """Which images [k] belong to which class [m]: ones and zeros [k, m]."""
+    """Say which images [k] belong to which class [m]: ones and zeros [k, m]."""
     if not (hasattr(out, "scores") and hasattr(out, "trace")):
         raise TorchcapsError(
             f"a mean is taken over what a network returned for each batch, with `scores` and a "
@@ -126,7 +126,7 @@ def _shapes(sums: _Sums) -> list[torch.Size]:
 
 
 def _mean(layer: LayerTrace, sums: _Sums, counts: Tensor) -> LayerTrace:
-    """In the numbers of the network: in half precision an even split stays one."""
+    """Divide, in the numbers of the network: in half precision an even split stays one."""
 
     def mean(values: Tensor, like: Tensor) -> Tensor:
         return torch.einsum("m...,m->m...", values, 1 / counts).to(like.dtype)

@@ -61,7 +61,7 @@ class Measurement(Protocol):
         """Look at one batch of images, and at what the network returned for them."""
 
     def result(self) -> Result:
-        """The numbers so far."""
+        """Return the numbers so far."""
 
 
 def measure(
@@ -130,7 +130,7 @@ def check_changes(changes: Any) -> None:
 
 
 def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
-    """The images as a change makes them, one for each."""
+    """Return the images as a change makes them, one for each."""
     changed: Any = change(pixels)
     is_batch = isinstance(changed, Tensor) and changed.ndim > 0
     if not is_batch or len(changed) != len(pixels):
@@ -144,7 +144,7 @@ def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor
 
 
 def checked_parts(parts: Any, images: int) -> Tensor:
-    """Which parts images hold [b, parts], as a function of batches says."""
+    """Return which parts images hold [b, parts], as a function of batches says."""
     so = "it says of each image which parts are there"
     check_shape("the result of parts(batch)", parts, (images, "parts"), so)
     found: Tensor = parts

@@ -41,10 +41,10 @@ class Moments:
 
     @property
     def variance(self) -> Tensor:
-        """Over the population."""
+        """Return the variance over the population."""
         return self._squares / max(self.count, 1)
 
     @property
     def std(self) -> Tensor:
-        """Over the population."""
+        """Return the standard deviation over the population."""
         return self.variance.sqrt()

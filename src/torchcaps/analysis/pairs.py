@@ -12,12 +12,12 @@ __all__ = ["labels_or_none", "names_of", "neighbours"]
 
 
 def labels_or_none(batch: Labelled) -> Tensor:
-    """Labels [b] or [b, m]; [b, 0] where there are none."""
+    """Return labels [b] or [b, m]; [b, 0] where there are none."""
     return torch.zeros(len(batch.pixels), 0) if batch.labels is None else batch.labels
 
 
 def names_of(labels: Tensor) -> list[int]:
-    """A number for each image, equal where the sets of labels are; of labels [k] or [k, m]."""
+    """Number the images, equally where the sets of labels are equal; of labels [k] or [k, m]."""
     sets = [tuple(sorted(set(row.view(-1).tolist()))) for row in labels]
     number = {labels: index for index, labels in enumerate(dict.fromkeys(sets))}
     return [number[each] for each in sets]

@@ -33,7 +33,7 @@ AMOUNTS = (0.2, 8.0)
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """Of one amount by which components move."""
+    """Changes by one amount by which components move."""
 
     amount: float
     change: float = quantity("of a pixel's range", "root mean square change of a drawing's pixels")

@@ -28,7 +28,7 @@ UNCHANGED = "unchanged"
 
 @dataclass(frozen=True)
 class ChangedAccuracy:
-    """Of one change."""
+    """Accuracy under one change."""
 
     change: str
     accuracy: float = quantity("share of images", "images that are right")
@@ -90,7 +90,7 @@ class MeasureRobustness:
 
 
 def _right(name: str, scores: Tensor, labels: Tensor) -> int:
-    """How many images are right, as they are or changed."""
+    """Count the images that are right, as they are or changed."""
     so = "does the change divide by zero, or did training diverge?"
     check_finite(f"scores of the {name!r} images", scores, so)
     right, _ = judged_answers(scores, labels)

@@ -33,7 +33,7 @@ EXACT = "donot_use_mm_for_euclid_dist"
 
 @dataclass(frozen=True)
 class Separation(Result):
-    """Of a sample of images; every class counts by its images."""
+    """Separation of a sample of images; every class counts by its images."""
 
     images: int
     silhouette: float = quantity("share", "mean silhouette by class, from -1 to 1")

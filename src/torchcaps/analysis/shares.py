@@ -28,7 +28,7 @@ class Commonest(NamedTuple):
     share: float
 
     def numbers(self) -> dict[str, str | float]:
-        """As JSON holds it."""
+        """Give the fields as JSON holds them."""
         return {"class": self.name, "share": self.share}
 
 
@@ -73,11 +73,11 @@ def constant_answer(named: Tensor, images: int, class_names: Sequence[str]) -> s
 
 
 def says_always(name: str) -> str:
-    """The sentence about a network with a constant answer."""
+    """Write the sentence about a network with a constant answer."""
     return f"constant: it says {name!r} of every image"
 
 
 def _together(chosen: Tensor, class_names: Sequence[str]) -> str:
-    """The names of the classes chosen, bool [k]."""
+    """Join the names of the classes chosen, bool [k]."""
     names = [class_names[k] for k in chosen.nonzero().flatten().tolist()]
     return " and ".join(names) or "no class"

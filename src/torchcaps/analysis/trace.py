@@ -134,7 +134,7 @@ def lengths(capsules: Capsules) -> Tensor:
 
 
 def last_coupling(layer: LayerTrace) -> Tensor:
-    """The couplings [*b, i, j] that made the parents."""
+    """Return the couplings [*b, i, j] that made the parents."""
     if not layer.routed.steps:
         raise TorchcapsError(
             f'layer {layer.name} kept no couplings; call the network with keep="last".'
@@ -143,15 +143,15 @@ def last_coupling(layer: LayerTrace) -> Tensor:
 
 
 def finite_coupling(layer: LayerTrace) -> Tensor:
-    """The couplings [k, i, j] that made the parents, or through windows [k, p, i, j]; finite, in
-    float64."""
+    """Return the couplings [k, i, j] that made the parents, or through windows [k, p, i, j];
+    finite, in float64."""
     coupling = last_coupling(layer).detach().cpu().double()
     check_finite(f"layer {layer.name}", coupling)
     return coupling
 
 
 def image_coupling(layer: LayerTrace) -> Tensor:
-    """Couplings [k, i, j] of a dense layer over images, finite, in float64."""
+    """Return couplings [k, i, j] of a dense layer over images, finite, in float64."""
     coupling = finite_coupling(layer)
     if layer.window is not None:
         raise TorchcapsError(
@@ -184,7 +184,8 @@ def check_classes(classes: Sequence[int]) -> None:
 
 
 def class_labels(labels: Tensor, n_classes: int) -> Tensor:
-    """Labels [k, m] of images that show m objects each, each one of the classes that are scored."""
+    """Return labels [k, m] of images that show m objects each, each one of the classes that are
+    scored."""
     each = labels.detach().cpu().reshape(len(labels), -1)
     if each.is_floating_point() or each.shape[1] > n_classes:
         raise TorchcapsError(
@@ -213,9 +214,9 @@ def check_no_one_hot(labels: Tensor, n_classes: int) -> None:
 
 
 def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Which images are right, bool [k], and the classes that are named, [k, m]: as many of the
-    highest scores [k, classes] as an image has labels. Right are those whose highest scores are of
-    the classes that are there, as many as differ: a digit that is laid over itself is one."""
+    """Say which images are right, bool [k], and name their classes, [k, m]: as many of the highest
+    scores [k, classes] as an image has labels. Right are those whose highest scores are of the
+    classes that are there, as many as differ: a digit that is laid over itself is one."""
     if len(scores) != len(labels):
         raise TorchcapsError(
             f"answers are judged image by image, so scores and labels must be of as many, but came "
@@ -229,7 +230,7 @@ def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
-    """The classes that scores [k, classes] name, [k, m]: as many of the highest as an image has
+    """Name the classes of scores [k, classes], [k, m]: as many of the highest as an image has
     labels, one where nobody says."""
     m = 1
     if labels is not None and labels.ndim == 2:
@@ -238,12 +239,13 @@ def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
 
 
 def _highest(scores: Tensor, m: int) -> Tensor:
-    """The m classes with the highest scores, [k, m]; of equal ones the first, as argmax has it."""
+    """Find the m classes with the highest scores, [k, m]; of equal ones the first, as argmax has
+    it."""
     return scores.detach().cpu().argsort(dim=-1, descending=True, stable=True)[:, :m]
 
 
 def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsules, Tensor]:
-    """The class capsules of a network, and the true class of each image, on their device."""
+    """Return the class capsules of a network, and the true class of each image, on their device."""
     classes = getattr(out, "classes", None)
     if classes is None:
         raise TorchcapsError(
@@ -256,7 +258,7 @@ def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsul
 
 
 def parents_are_classes(trace: Trace, n_classes: int) -> bool:
-    """Whether the last layer is dense and has one parent for each class that is scored."""
+    """Say whether the last layer is dense and has one parent for each class that is scored."""
     return trace[-1].window is None and last_coupling(trace[-1]).shape[-1] == n_classes
 
 
@@ -292,7 +294,7 @@ def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
 
 
 def image_lengths(name: str, capsules: Capsules) -> Tensor:
-    """Lengths [k, n] of a layer over images, finite, in float64."""
+    """Return lengths [k, n] of a layer over images, finite, in float64."""
     length = lengths(capsules).detach().cpu().double()
     check_shape(f"lengths of {name}", length, ("images", "capsule"), ONE_BATCH)
     check_finite(f"layer {name}", length)

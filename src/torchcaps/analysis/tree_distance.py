@@ -67,8 +67,8 @@ def tree_distance(first: Trace, second: Trace) -> dict[str, Tensor]:
 
 
 def _rows(trace: Trace) -> list[tuple[Tensor, Tensor]]:
-    """For every layer couplings [k, i, j] that sum to one, and weights [k, i]; all slots of all
-    windows are children."""
+    """Return for every layer couplings [k, i, j] that sum to one, and weights [k, i]; all slots of
+    all windows are children."""
     check_trace(trace)
     found, slots = [], child_of(trace)
     for layer in trace:

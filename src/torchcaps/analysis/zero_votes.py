@@ -97,7 +97,8 @@ class MeasureZeroVotes:
 
 
 def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
-    """The layers that have blocks for children, slots of a window or types, with their weights."""
+    """Find the layers that have blocks for children, slots of a window or types, with their
+    weights."""
     found, others = [], []
     for layer in trace:
         weight, slots = layer.weight, _slots(layer)
@@ -116,7 +117,7 @@ def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
 
 
 def _slots(layer: LayerTrace) -> int:
-    """How many children a parent sees."""
+    """Count the children that a parent sees."""
     window = layer.window
     if window is None:
         return layer.children.pose.shape[-2]

@@ -202,7 +202,8 @@ class CapsuleHead(nn.Module):
                 f"exchanged, or are the images of another size than the head was made for?"
             )
         dtype = projection.weight.dtype
-        check_floating("feature maps", features, f"convert them with features.to({dtype})")
+        if not features.is_floating_point():
+            check_floating("feature maps", features, f"convert them with features.to({dtype})")
         if features.dtype != dtype and not torch.is_autocast_enabled(features.device.type):
             raise TorchcapsError(
                 f"feature maps and the weights of a head must share a dtype, but are "

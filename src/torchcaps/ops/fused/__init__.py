@@ -38,7 +38,8 @@ ROUTINGS: dict[str, Callable[..., Routed]] = {
 
 
 def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
-    """Whether a routing of this name has a form without stored votes that knows these options."""
+    """Say whether a routing of this name has a form without stored votes that knows these
+    options."""
     if algorithm == "inverted":
         # Not those of activations, ablation C.
         return options.keys() <= set(InvertedOptions._fields)

@@ -27,7 +27,7 @@ Term = tuple[Tensor, Tensor]
 
 
 class MadeTile:
-    """By the votes themselves."""
+    """Meet the votes of a tile themselves."""
 
     def __init__(self, votes: TiledVotes, tile: Tile):
         self._tile = tile
@@ -44,7 +44,7 @@ class MadeTile:
             to += (self._votes * amount.unsqueeze(2)).sum((0, 3))
 
     def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
-        """The last question: the memory of the votes takes their gradient."""
+        """Answer the last question: the memory of the votes takes their gradient."""
         (amount, parents), *rest = terms
         gradient = torch.mul(amount.unsqueeze(2), parents.unsqueeze(-2), out=self._votes)
         for amount, parents in rest:
@@ -53,7 +53,8 @@ class MadeTile:
 
 
 class FoldedTile:
-    """By children [t, k, p, b] and by parents seen from them, W_ijᵀ x_j, [j, t, k, 1, b].
+    """Meet a tile by children [t, k, p, b] and by parents seen from them, W_ijᵀ x_j, [j, t, k, 1,
+    b].
 
     Whatever is multiplied lies in the same memory, so that a tile of it stays in the cache.
     """
@@ -94,7 +95,7 @@ class FoldedTile:
             found.add_pose(self._tile, self._work.sum(0).unsqueeze(2))
 
     def _fold_times(self, parents: Tensor, factor: Tensor) -> None:
-        """To the work space, in place where every child has weights of its own."""
+        """Multiply into the work space, in place where every child has weights of its own."""
         alone = self._work.shape[3] == 1
         folded = self._fold(parents, self._work if alone else None)
         torch.mul(folded, factor, out=self._work)
@@ -107,7 +108,7 @@ class FoldedTile:
         return to
 
     def _weigh(self, amount: Tensor) -> Tensor:
-        """Σ_p a_ij u_i as [j, t k, b]."""
+        """Return Σ_p a_ij u_i as [j, t k, b]."""
         if amount is not self._amount:
             torch.mul(_by_parent(amount), self._seen, out=self._work)
             self._amount = amount
@@ -120,13 +121,13 @@ AgreementTile = MadeTile | FoldedTile
 
 
 def agreement_tile(votes: TiledVotes, tile: Tile) -> AgreementTile:
-    """A tile in the cheaper of the two ways."""
+    """Return a tile in the cheaper of the two ways."""
     return FoldedTile(votes, tile) if folds(votes) else MadeTile(votes, tile)
 
 
 def tiled(vote_map: VoteMap, dtype: torch.dtype) -> TiledVotes:
-    """In tiles for the cheaper way. Those that fold read all weights for every part of the lanes,
-    so that these are cut last."""
+    """Cut votes into tiles for the cheaper way. Those that fold read all weights for every part of
+    the lanes, so that these are cut last."""
     votes = TiledVotes(vote_map, dtype)
     if folds(votes):
         votes.pair, votes.least = votes.d_in, 1
@@ -134,17 +135,17 @@ def tiled(vote_map: VoteMap, dtype: torch.dtype) -> TiledVotes:
 
 
 def folds(votes: TiledVotes) -> bool:
-    """Where votes are no more than W_ij u_i, and there is something to save: numbers that are
+    """Say whether votes are no more than W_ij u_i, and there is something to save: numbers that are
     multiplied one by one, or products that children share."""
     bare = votes.bias is None and votes.coordinates is None and not votes.is_matrix
     return bare and votes.d_in <= votes.d_out - (votes.positions == 1)
 
 
 def along(votes: Tensor, parents: Tensor) -> Tensor:
-    """⟨û_ij, x_j⟩ as [t, j, p, b] of votes [t, j, d, p, b] and parents [j, d, b]."""
+    """Return ⟨û_ij, x_j⟩ as [t, j, p, b] of votes [t, j, d, p, b] and parents [j, d, b]."""
     return (votes * parents.unsqueeze(-2)).sum(2)
 
 
 def _by_parent(amount: Tensor) -> Tensor:
-    """[t, j, p, b] as [j, t, 1, p, b]."""
+    """Lay [t, j, p, b] as [j, t, 1, p, b]."""
     return amount.transpose(0, 1).unsqueeze(2)

@@ -71,7 +71,7 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 
 def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: Any) -> Routed:
-    """`distance_routing` by an operator."""
+    """Do `distance_routing` by an operator."""
     asked, votes = DistanceOptions(**options), vote_like(vote_map)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
@@ -119,7 +119,7 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
 
 
 def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:
-    """Σ_i c_ij û_ij of votes that are shortened to `length`, [b, p, j, d]."""
+    """Return Σ_i c_ij û_ij of votes that are shortened to `length`, [b, p, j, d]."""
     # Wide, as the gradient has two parts, that of the sums and that of the lengths.
     wide = _widened(vote_map, length.dtype)
     parts = made_of(wide, votes)
@@ -134,7 +134,7 @@ def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) ->
 
 
 def _widened(vote_map: VoteMap, dtype: torch.dtype) -> VoteMap:
-    """Where it has that precision already, the same tensors."""
+    """Widen tensors; those that have that precision already stay the same ones."""
     bias, coordinates = (
         None if x is None else x.to(dtype) for x in (vote_map.bias, vote_map.coordinates)
     )

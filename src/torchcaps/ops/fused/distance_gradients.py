@@ -36,7 +36,7 @@ def gradients(asked: Asked[Given]) -> Gradients:
 
 
 class _Backward:
-    """All iterations, from the last to the first; parents are [p, b, j, d]."""
+    """Goes through all iterations, from the last to the first; parents are [p, b, j, d]."""
 
     def __init__(self, asked: Asked[Given]):
         given, needs = asked.given, asked.needs
@@ -97,7 +97,7 @@ class _Backward:
                     self._iteration(lanes, v, rate, share, of_s, of_c, later, mixes, every)
 
     def _first(self, lanes: Lanes, of_sum: Tensor) -> None:
-        """Equal couplings."""
+        """Go through the first iteration, whose couplings are equal."""
         votes = self.votes
         of_votes = (votes.to_lanes(of_sum[lanes]) / votes.n_out).unsqueeze(-2)
         for tile in votes.tiles(lanes):
@@ -118,8 +118,8 @@ class _Backward:
         mixes: bool,
         measures: bool,
     ) -> None:
-        """Into `of_parents` the gradient of those before, where it is wanted; those of votes and
-        lengths are kept, as far as votes mix and as far as they are measured."""
+        """Write the gradient of the parents before into `of_parents`, where it is wanted; keep
+        those of votes and lengths, as far as votes mix and as far as they are measured."""
         votes = self.votes
         v, of_s = votes.to_lanes(parents[lanes]), votes.to_lanes(of_sum[lanes])
         f, even = rate[lanes].flatten(), of_mean[lanes].flatten()
@@ -154,7 +154,7 @@ class _Backward:
         norm: Tensor,
         factor: Tensor,
     ) -> None:
-        """The gradient of shortened votes [t, j, d, p, b], to that of votes and of lengths."""
+        """Add the gradient of shortened votes [t, j, d, p, b] to that of votes and of lengths."""
         # ⟨∂û_ij, w_ij⟩ / ‖w_ij‖
         inward = (of_votes * part).sum(2).div_(norm).mul_(longer)
         if self.of_length is not None:
@@ -169,7 +169,7 @@ class _Backward:
             self.found.add(tile, seen, part.mul_(factor.unsqueeze(2)))
 
     def _of_rate(self, parents: Tensor, rate: Tensor, of_c: Tensor) -> Tensor:
-        """Σ_ij κ_ij c_ij (d_ij − Σ_k c_ik d_ik), [p, b]."""
+        """Return Σ_ij κ_ij c_ij (d_ij − Σ_k c_ik d_ik), [p, b]."""
         votes, total = self.votes, torch.empty_like(rate)
         for lanes in votes.lanes():
             v, f = votes.to_lanes(parents[lanes]), rate[lanes].flatten()
@@ -183,7 +183,8 @@ class _Backward:
         return total
 
     def _compared(self, tile: Tile, part: Tensor, v: Tensor, f: Tensor) -> tuple[Tensor, ...]:
-        """n_ij, d_ij and c_ij of votes and parents, and what `lengths_of` finds of the votes."""
+        """Return n_ij, d_ij and c_ij of votes and parents, and what `lengths_of` finds of the
+        votes."""
         lengths = lengths_of(part, of_tile(self.votes, self.limit, tile))
         gap = between(part, lengths[-1], v)
         d = along_itself(gap).add_(EPSILON).sqrt_()

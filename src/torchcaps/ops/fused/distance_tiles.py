@@ -44,7 +44,7 @@ class How(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Votes, and what is not of them."""
+    """Holds votes, and what is not of them."""
 
     votes: MadeOf
     length: Tensor  # [b, p, i], of children as a window sees them
@@ -54,7 +54,7 @@ class Given(NamedTuple):
 
     @property
     def limit(self) -> Tensor:
-        """Lengths as couplings lie, [i, 1, p, b]."""
+        """Lay lengths as couplings lie, [i, 1, p, b]."""
         return self.length.permute(2, 1, 0).unsqueeze(1)
 
 
@@ -151,7 +151,7 @@ def _begin(
 
 
 def _measure(votes: TiledVotes, v: Tensor, factors: Tensor, distances: Tensor) -> Tensor:
-    """Distances to parents [p, b, j, d] into `distances`, and their sums [p, b]."""
+    """Write distances to parents [p, b, j, d] into `distances`, and return their sums [p, b]."""
     total = v.new_empty(v.shape[:2])
     for lanes in votes.lanes():
         parents, found = votes.to_lanes(v[lanes]), v.new_zeros(votes.count(lanes))

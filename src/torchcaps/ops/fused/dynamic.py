@@ -76,7 +76,7 @@ def route(
     couple: Couple | None = None,
     agreement: float | Tensor = 1.0,
 ) -> Routed:
-    """Checked arguments routed; `votes` tells shape and dtype."""
+    """Route with checked arguments; `votes` tells shape and dtype."""
     dtype, window = widen(votes.new_empty(())).dtype, vote_map.window
     if bias is not None:
         bias = by_sample(bias.to(dtype), votes[..., 0, :, :], window)

@@ -84,28 +84,28 @@ def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 
 class Steps(Protocol):
-    """The two steps that meet votes. Numbers of slots are [b, p, i], of parents [b, p, j]; how
-    couplings lie is known here alone."""
+    """Takes the two steps that meet votes. Numbers of slots are [b, p, i], of parents [b, p, j];
+    how couplings lie is known here alone."""
 
     def __init__(self, votes: MadeOf) -> None: ...
 
     def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """m, μ and σ² from ln r, none for r = 1, and ln a."""
+        """Return m, μ and σ² from ln r, none for r = 1, and ln a."""
         ...
 
     def assign(
         self, likely: Tensor, mean: Tensor, variance: Tensor, wants_seen: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """ln r, and the logarithm of what it was divided by."""
+        """Return ln r, and the logarithm of what it was divided by."""
         ...
 
     def laid_out(self, log_r: Tensor) -> Tensor:
-        """Couplings as [b, p, i, j]."""
+        """Lay couplings as [b, p, i, j]."""
         ...
 
 
 def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
-    """`em_routing`, whoever does the two steps."""
+    """Do `em_routing`, whoever does the two steps."""
     votes, asked = vote_like(vote_map), EMOptions(**options)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
@@ -130,7 +130,7 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
         move = still
 
         def share(likely: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """ln r and ln s of parents that were found, and what moves their masses."""
+            """Return ln r and ln s of parents that were found, and what moves their masses."""
             log_r, seen = meet.assign(likely.detach(), mean, variance, share_out is not None)
             log_share, move = wide.new_zeros(()), still
             if torch.is_grad_enabled():
@@ -196,8 +196,8 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
 def _fitted_to(
     coupling: Tensor, activation: Tensor, bias: Tensor, votes: MadeOf
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """m, μ and σ² of couplings [*b, i, j] that somebody gave, whoever does the other steps; the
-    bias is still to be added to μ."""
+    """Return m, μ and σ² of couplings [*b, i, j] that somebody gave, whoever does the other steps;
+    the bias is still to be added to μ."""
     samples, windows, *_ = votes.counts()
     weight = coupling.to(activation.dtype) * activation.unsqueeze(-1)
     share, mass = shares_of(weight.reshape(samples, windows, *weight.shape[-2:]))
@@ -207,12 +207,12 @@ def _fitted_to(
 
 
 def _may_repeat() -> bool:
-    """Whether a backward pass may ask for what was forgotten; a compiler decides by itself."""
+    """Say whether a backward pass may ask for what was forgotten; a compiler decides by itself."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 class Tiled:
-    """The steps from tiles of votes. Couplings are [i, j, p, b]."""
+    """Takes the steps from tiles of votes. Couplings are [i, j, p, b]."""
 
     def __init__(self, votes: MadeOf):
         # Gradients of the two steps, and of iterations, are large numbers that nearly cancel: in
@@ -369,12 +369,12 @@ def _by_lane(given: Met, votes: TiledVotes, lanes: Lanes) -> tuple[Tensor, Tenso
 
 
 def of_tile(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
-    """What a tile has of couplings [i, j, p, b], as [t, j, p, b]."""
+    """Return what a tile has of couplings [i, j, p, b], as [t, j, p, b]."""
     return votes.of_couplings(couplings.permute(2, 3, 0, 1), tile).flatten(-2)
 
 
 def write_tile(votes: TiledVotes, couplings: Tensor, tile: Tile, part: Tensor) -> None:
-    """[t, j, p, b] to where they lie in couplings [i, j, p, b]."""
+    """Write [t, j, p, b] where they lie in couplings [i, j, p, b]."""
     there = votes.of_couplings(couplings.permute(2, 3, 0, 1), tile)
     there.copy_(votes.by_lane(part, tile.lanes))
 

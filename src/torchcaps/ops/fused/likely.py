@@ -63,7 +63,7 @@ def _moves_backward(asked: Asked[Likely]) -> Gradients:
 
 
 def _centre(r: Tensor, of_children: Tensor | None) -> Tensor:
-    """c [b, p, j]."""
+    """Return c [b, p, j]."""
     if of_children is None:
         return r[..., 0, :]
     largest = of_children.abs().argmax(-1)[..., None, None].expand(*r.shape[:-2], 1, r.shape[-1])

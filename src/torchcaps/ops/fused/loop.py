@@ -35,7 +35,7 @@ __all__ = ["Given", "Loop", "Mixed", "Visit", "given", "visits"]
 
 
 class Loop(NamedTuple):
-    """What is done with the votes."""
+    """Says what is done with the votes."""
 
     rule: str = "present"
     squash: str = "none"
@@ -49,8 +49,8 @@ class Loop(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What an operator is given. Parameters of parents are [b, p, j, d], of couplings [b, p, i, j];
-    axes b and p of one stand for all samples and windows."""
+    """Holds what an operator is given. Parameters of parents are [b, p, j, d], of couplings [b, p,
+    i, j]; axes b and p of one stand for all samples and windows."""
 
     made_of: MadeOf
     prior: Tensor | None
@@ -76,12 +76,12 @@ class Mixed(NamedTuple):
     couplings: Tensor
 
     def sums(self, keep: Keep) -> list[Tensor]:
-        """Of the iterations kept, and always the last."""
+        """Say how many sums there are: of the iterations kept, and always the last."""
         return [*self.earlier.unbind(), self.last] if keep == "steps" else [self.last]
 
 
 class Visit(NamedTuple):
-    """Of an iteration, backwards: what comes to it, and which terms go on."""
+    """Says of an iteration, backwards, what comes to it, and which terms go on."""
 
     t: int
     is_uniform: bool
@@ -115,8 +115,9 @@ def given(
     rule_weight: Tensor | None = None,
     rule_bias: Tensor | None = None,
 ) -> Given:
-    """What an operator is given of checked arguments; `votes` tells shape and dtype. Parameters
-    follow the precision of the votes, as in the plain op; those of the rule do so already."""
+    """Make what an operator is given of checked arguments; `votes` tells shape and dtype.
+    Parameters follow the precision of the votes, as in the plain op; those of the rule do so
+    already."""
     window, like, votes_of = vote_map.window, votes[..., 0, :, :], made_of(vote_map, votes)
     wide = votes_of.dtype
     return Given(
@@ -131,7 +132,7 @@ def given(
 
 
 def visits(asked: Asked[Given]) -> Iterator[Visit]:
-    """The iterations that a gradient reaches, from the last to the first."""
+    """Go through the iterations that a gradient reaches, from the last to the first."""
     given, loop = asked.given, asked.given.loop
     of_last, of_earlier, of_couplings = asked.gradients
     *of_votes, for_prior, for_added, for_start, for_weight, for_bias = asked.needs

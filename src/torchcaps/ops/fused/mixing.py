@@ -50,7 +50,7 @@ class TiledMixing:
         return VoteGradients(self.votes, *self.needs)
 
     def total(self) -> Tensor:
-        """Σ_i û_ij"""
+        """Return Σ_i û_ij."""
         if self.vote_map.window is not None:
             return WindowSums(self.vote_map, self.vote_map.window, self.dtype).sums()
         s = self._parents()
@@ -59,7 +59,7 @@ class TiledMixing:
         return s
 
     def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
-        """s of a query; the couplings are written to `record`."""
+        """Return s of a query; the couplings are written to `record`."""
         votes, sums = self.votes, self._parents()
         for lanes in votes.lanes():
             q, s = self._lanes(query, lanes), votes.parents(lanes)
@@ -109,7 +109,8 @@ class TiledMixing:
         return of_query
 
     def gradients(self) -> Gradients:
-        """Of pose, weight, vote bias, coordinates, prior and added, all that was kept."""
+        """Return the gradients of pose, weight, vote bias, coordinates, prior and added: all that
+        was kept."""
         made = self.found.of(self.vote_map) if "found" in self.__dict__ else [None] * 4
         of_votes = [
             y if x is None else x if y is None else x.add_(y)
@@ -120,7 +121,8 @@ class TiledMixing:
     def _couplings(
         self, tile: Tile, part: AgreementTile, query: Tensor | None, adds: bool
     ) -> tuple[Tensor | None, Tensor]:
-        """The softmax of a tile, where there is one, and c with what is added, [t, j, p, b]."""
+        """Return the softmax of a tile, where there is one, and c with what is added, [t, j, p,
+        b]."""
         votes, soft = self.votes, None
         if query is None and self.prior is None:
             c = votes.children.new_full(votes.couplings_shape(tile), self.share)
@@ -154,7 +156,7 @@ class TiledMixing:
         gamma: Tensor | None,
         of_coupling: Tensor | None,
     ) -> Tensor | None:
-        """∂b of a tile, [t, j, p, b]; those of prior and added are kept."""
+        """Return ∂b of a tile, [t, j, p, b]; keep those of prior and added."""
         votes = self.votes
         if not (visit.to_logits or visit.to_added):
             return None
@@ -184,7 +186,7 @@ class TiledMixing:
         return votes.children.new_empty(*lanes, votes.n_out, votes.d_out)
 
     def _lanes(self, parents: Tensor | None, lanes: Lanes) -> Tensor | None:
-        """Parents [b, p, j, d] of some lanes as [j, d, lane]."""
+        """Lay parents [b, p, j, d] of some lanes as [j, d, lane]."""
         if parents is None:
             return None
         return self.votes.to_lanes(lanes.of(parents.transpose(0, 1)))
@@ -231,7 +233,7 @@ def _shapes(given: Given) -> Mixed:
 
 
 def _gradients(mixing: TiledMixing, asked: Asked[Given]) -> Gradients:
-    """From the last iteration to the first; the query of each is made of the sums before."""
+    """Go from the last iteration to the first; the query of each is made of the sums before."""
     given, loop, rule = asked.given, asked.given.loop, asked.given.rule
     (sums,), (of_last, of_earlier, of_couplings) = asked.saved, asked.gradients
     queries = [given.start]

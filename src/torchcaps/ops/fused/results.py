@@ -38,8 +38,8 @@ def routed(
     *,
     activations: bool = True,
 ) -> Routed:
-    """Parents and steps in shape and precision of the votes, from those of the iterations kept, of
-    poses always the last; with activations, these are the lengths of the poses."""
+    """Give parents and steps in shape and precision of the votes, from those of the iterations
+    kept, of poses always the last; with activations, these are the lengths of the poses."""
     *lead, n_in, n_out, size = votes.shape
     parents = [_parents(pose.reshape(*lead, n_out, size), votes, activations) for pose in poses]
     couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
@@ -55,8 +55,8 @@ def recoupled(
     couple: Couple | None,
     parents_of: Callable[[Tensor], Tensor],
 ) -> Routed:
-    """With the last couplings as `couple` replaces them, and with parents that follow from them by
-    `parents_of`, poses as operators give them. The last step must have been recorded, in
+    """Replace the last couplings as `couple` says, and the parents by those that follow from them
+    by `parents_of`, poses as operators give them. The last step must have been recorded, in
     `couplings` as operators give them, for parents are made before anything is rounded."""
     if couple is None:
         return routed
@@ -67,14 +67,16 @@ def recoupled(
 
 
 def last_of(couplings: Tensor, routed: Routed) -> Tensor:
-    """The couplings of the last iteration as operators give them, in the shape of the votes."""
+    """Return the couplings of the last iteration as operators give them, in the shape of the
+    votes."""
     return couplings[-1].reshape(routed.steps[-1].coupling.shape)
 
 
 def made_by(
     coupling: Tensor, routed: Routed, keep: Keep, parents_of: Callable[[Tensor], Tensor]
 ) -> Routed:
-    """With parents that follow from these couplings of the last iteration by `parents_of`."""
+    """Replace the parents by those that follow from these couplings of the last iteration by
+    `parents_of`."""
     *before, last = routed.steps
     pose = parents_of(coupling).reshape(last.parents.pose.shape)
     parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
@@ -88,7 +90,7 @@ def _parents(pose: Tensor, votes: Tensor, activations: bool) -> Capsules:
 
 
 def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
-    """A parameter that broadcasts to [*b, p, x, y], as [b or 1, p or 1, x, y]."""
+    """View a parameter that broadcasts to [*b, p, x, y] as [b or 1, p or 1, x, y]."""
     own = like.shape[-2:]
     value = value.expand(*value.shape[:-2], *own)
     if math.prod(value.shape[:-2]) == 1:
@@ -102,14 +104,14 @@ def by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
 
 
 def lanes_of(lead: Sequence[int], window: Window | Sequence[int] | None) -> tuple[int, int]:
-    """How many samples and windows the axes before the children count."""
+    """Count the samples and windows in the axes before the children."""
     if window:
         return math.prod(lead[:-1]), lead[-1]
     return math.prod(lead), 1
 
 
 def speak_for_all_samples(*parameters: Tensor | None) -> bool:
-    """Whether no parameter differs between samples or windows. Of what is no tensor nobody can
+    """Say whether no parameter differs between samples or windows. Of what is no tensor nobody can
     tell."""
     return all(
         x is None or (isinstance(x, Tensor) and math.prod(x.shape[:-2]) == 1) for x in parameters
@@ -117,7 +119,7 @@ def speak_for_all_samples(*parameters: Tensor | None) -> bool:
 
 
 def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:
-    """A parameter of all samples in float32, with a number for every place."""
+    """Give a parameter of all samples in float32, with a number for every place."""
     if value is None:
         return None
     return value.float().reshape(value.shape[-2:]).expand(shape)
@@ -126,7 +128,7 @@ def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:
 def outputs(
     like: Tensor, lanes: tuple[int, int], counts: tuple[int, int, int], iterations: int, keep: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Places for sums, poses and couplings."""
+    """Make places for sums, poses and couplings."""
     n_in, n_out, size = counts
     kept = kept_of(keep, iterations)
     return (

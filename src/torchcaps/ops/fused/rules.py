@@ -110,7 +110,7 @@ def rule_of(
 
 
 def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
-    """s with the bias, or with the one of bias and −bias that lies on its side."""
+    """Add the bias to s, or the one of bias and −bias that lies on its side."""
     if bias is None:
         return s
     return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)

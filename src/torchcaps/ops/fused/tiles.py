@@ -22,7 +22,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_choice
 from torchcaps.ops.checks import check_broadcast, check_device, check_tensor, widen
-from torchcaps.ops.gradients import check_derivatives
+from torchcaps.ops.tracing import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
 
@@ -116,7 +116,7 @@ class MadeOf(NamedTuple):
 
 
 def counts_of(vote_map: VoteMap) -> Counts:
-    """Sizes of the votes, which need not be possible."""
+    """Count the sizes of the votes, which need not be possible."""
     pose, window = vote_map.children.pose, vote_map.window
     children, windows = pose.shape[-2], 1
     if window is not None:
@@ -128,7 +128,7 @@ def counts_of(vote_map: VoteMap) -> Counts:
 
 
 def made_of(vote_map: VoteMap, votes: Tensor) -> MadeOf:
-    """What an operator is given of a vote map with votes like these."""
+    """Make what an operator is given of a vote map with votes like these."""
     n_in, n_out, size = votes.shape[-3:]
     # Of one number: `votes` stands for more than there is memory.
     dtype = widen(votes.new_empty(())).dtype
@@ -146,8 +146,9 @@ def made_of(vote_map: VoteMap, votes: Tensor) -> MadeOf:
 
 
 def vote_like(vote_map: VoteMap) -> Tensor:
-    """A tensor of one number with the shape and dtype that the votes would have. What `materialise`
-    refuses is refused in the same words; derivatives that no form without votes has are too."""
+    """Make a tensor of one number with the shape and dtype that the votes would have. What
+    `materialise` refuses is refused in the same words; derivatives that no form without votes has
+    are too."""
     check_derivatives()
     check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
     check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
@@ -170,7 +171,7 @@ def vote_like(vote_map: VoteMap) -> Tensor:
 
 
 def vote_dtype(vote_map: VoteMap) -> torch.dtype:
-    """The dtype that the votes would have."""
+    """Return the dtype that the votes would have."""
     pose = vote_map.children.pose
     dtype, kind = pose.dtype, pose.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
@@ -182,13 +183,13 @@ def vote_dtype(vote_map: VoteMap) -> torch.dtype:
 
 
 def _few(vote_map: VoteMap) -> Tensor:
-    """Enough children for a check of sizes: looking through windows copies what they see."""
+    """Take children enough for a check of sizes: looking through windows copies what they see."""
     pose = vote_map.children.pose
     return pose if vote_map.window is None else pose.flatten(0, -3)[:1] if pose.ndim > 2 else pose
 
 
 class TiledVotes:
-    """The votes of a vote map in `dtype`, a tile at a time.
+    """Makes the votes of a vote map in `dtype`, a tile at a time.
 
     Parents are [j, d, b] in a tile and [window, batch, j, d] outside.
     """
@@ -226,7 +227,7 @@ class TiledVotes:
             self.coordinates = lying.permute(1, 2, 3, 0, 4)  # [t, 1, d, p, 1]
 
     def lanes(self) -> Iterator[Lanes]:
-        """All lanes, in parts that let a tile hold some children."""
+        """Give all lanes, in parts that let a tile hold some children."""
         most = max(1, TILE_BYTES // (self.least * self._pair_bytes))
         in_batch = min(self.n_batch, most)
         for windows in _parts(self.n_windows, max(1, most // max(1, in_batch))):
@@ -234,7 +235,7 @@ class TiledVotes:
                 yield Lanes(windows, batch)
 
     def tiles(self, lanes: Lanes) -> Iterator[Tile]:
-        """All children, for these lanes."""
+        """Give all children, for these lanes."""
         return self._tiles(lanes, self._pair_bytes * self.count(lanes))
 
     def wide_tiles(self, lanes: Lanes) -> Iterator[Tile]:
@@ -253,7 +254,7 @@ class TiledVotes:
         return size_of(lanes.windows) * size_of(lanes.batch)
 
     def seen(self, tile: Tile) -> Tensor:
-        """The children of a tile, [t, k, r, p, b]."""
+        """Return the children of a tile, [t, k, r, p, b]."""
         types, positions, (_, batch) = tile
         if self.window is None:
             grid = self.children.view(1, self.positions, self.types, *self._inner)
@@ -266,7 +267,7 @@ class TiledVotes:
         return part.permute(2, 4, 3, 1, 0, 5).flatten(-2)
 
     def votes(self, tile: Tile, seen: Tensor) -> Tensor:
-        """The votes of a tile, [t, j, d, p, b]."""
+        """Return the votes of a tile, [t, j, d, p, b]."""
         weight = self._matrices(tile)
         votes = torch.bmm(weight, seen.flatten(2))
         votes = votes.view(len(weight), self.n_out, self.d_out, *seen.shape[-2:])
@@ -277,7 +278,8 @@ class TiledVotes:
         return votes
 
     def total(self, lanes: Lanes) -> Tensor:
-        """Σ_i û_ij as [j, d, b]: children that share weights are summed first, then one product."""
+        """Return Σ_i û_ij as [j, d, b]: children that share weights are summed first, then one
+        product."""
         total = self.parents(lanes)
         flat = total.view(self.n_out * self.columns, -1)
         for tile in self.wide_tiles(lanes):
@@ -292,7 +294,7 @@ class TiledVotes:
         return total
 
     def scratch(self, name: str, *shape: int) -> Tensor:
-        """Memory that the next tile uses again."""
+        """Return memory that the next tile uses again."""
         size = math.prod(shape)
         known = self._scratch.get(name)
         if known is None or known.numel() < size:
@@ -300,35 +302,35 @@ class TiledVotes:
         return known[:size].view(shape)
 
     def parents(self, lanes: Lanes) -> Tensor:
-        """Zeros [j, d, b]."""
+        """Return zeros [j, d, b]."""
         return self.children.new_zeros(self.n_out, self.d_out, self.count(lanes))
 
     def to_lanes(self, pose: Tensor) -> Tensor:
-        """Parents [window, batch, j, d] as [j, d, b]."""
+        """Lay parents [window, batch, j, d] as [j, d, b]."""
         return self._turned(pose.flatten(0, 1)).movedim(0, -1).contiguous()
 
     def from_lanes(self, parents: Tensor, lanes: Lanes) -> Tensor:
-        """Parents [j, d, b] as [window, batch, j, d]."""
+        """Lay parents [j, d, b] as [window, batch, j, d]."""
         pose = self.turned_back(parents.movedim(-1, 0))
         return torch.unflatten(pose, 0, (size_of(lanes.windows), size_of(lanes.batch)))
 
     def of_couplings(self, values: Tensor, tile: Tile) -> Tensor:
-        """The part [t, j, p, window, batch] that a tile has of values [window, batch, i, j], a
-        view; axes of size one stand for all lanes."""
+        """View the part [t, j, p, window, batch] that a tile has of values [window, batch, i, j];
+        axes of size one stand for all lanes."""
         grid = torch.unflatten(tile.lanes.of(values), 2, (self.positions, self.types))
         return grid[:, :, tile.positions, tile.types].permute(3, 4, 2, 0, 1)
 
     def couplings_shape(self, tile: Tile) -> tuple[int, ...]:
-        """[t, j, p, b]"""
+        """Return the shape [t, j, p, b]."""
         return size_of(tile.types), self.n_out, size_of(tile.positions), self.count(tile.lanes)
 
     def by_lane(self, coupling: Tensor, lanes: Lanes) -> Tensor:
-        """[t, j, p, b] as [t, j, p, window, batch]."""
+        """View [t, j, p, b] as [t, j, p, window, batch]."""
         return torch.unflatten(coupling, -1, (size_of(lanes.windows), size_of(lanes.batch)))
 
     @property
     def _pair_bytes(self) -> int:
-        """Of one child and lane, to all parents."""
+        """Count the bytes of one child and lane, to all parents."""
         return self.n_out * self.pair * self.dtype.itemsize
 
     @property
@@ -346,7 +348,7 @@ class TiledVotes:
         return (weight.transpose(-1, -2) if self.is_matrix else weight).flatten(1, 2)
 
     def _turned(self, pose: Tensor) -> Tensor:
-        """The last axis from the order (row, column) to (column, row)."""
+        """Turn the last axis from the order (row, column) to (column, row)."""
         grid = torch.unflatten(pose, -1, (self.rows, self.columns))
         return grid.transpose(-1, -2).flatten(-2)
 
@@ -356,7 +358,7 @@ class TiledVotes:
 
 
 class VoteGradients:
-    """Gradients of what votes are made of, summed up tile by tile from gradients of votes."""
+    """Sums up gradients of what votes are made of, tile by tile from gradients of votes."""
 
     def __init__(self, tiled: TiledVotes, pose: bool, weight: bool, bias: bool, coordinates: bool):
         self.tiled = tiled
@@ -430,7 +432,7 @@ class VoteGradients:
         self.weight[tile.types].baddbmm_(seen, gradient.transpose(1, 2))
 
     def _laid_back(self, turned: Tensor) -> Tensor:
-        """[t, k, j columns] as the weights lie. In place: a type has the same block in both."""
+        """Lay [t, k, j columns] as the weights lie. In place: a type has the same block in both."""
         tiled = self.tiled
         laid = turned.view(tiled.weight.shape)
         for types in _parts(tiled.types, max(1, TILE_BYTES // turned[0].nbytes)):
@@ -453,7 +455,7 @@ class VoteGradients:
 
 
 def _parts(count: int, most: int) -> Iterator[slice]:
-    """0 … count in parts of nearly equal size, none larger than `most`."""
+    """Cut 0 … count into parts of nearly equal size, none larger than `most`."""
     parts = math.ceil(count / most) if count else 0
     for n in range(parts):
         yield slice(count * n // parts, count * (n + 1) // parts)
