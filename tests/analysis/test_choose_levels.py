@@ -93,9 +93,9 @@ def test_bad_grids_end_in_one_sentence():
 
 def test_an_accuracy_of_no_number_chooses_nothing():
     assert text_of(lambda: choose_levels(lambda _: math.nan, layers=1)) == (
-        "levels are chosen by a number, the share of images that are right, but without levels the "
-        "accuracy came as nan; is there any image?"
+        "the accuracy without levels must be a finite number from 0 up, but came as nan; it is a "
+        "share of images; is there any image?"
     )
-    assert "but of 2 and 2 levels the accuracy came as nan" in text_of(
+    assert "the accuracy of 2 and 2 levels must be a finite number" in text_of(
         lambda: choose_levels(lambda levels: 0.5 if levels is None else math.nan, layers=2)
     )

@@ -171,7 +171,7 @@ def test_layers_that_do_not_lead_to_each_other_are_a_sentence():
     low, high = torch.rand(2, 5, 3), torch.rand(2, 4, 4)
     trace = traces.network({"hidden": low}) + traces.network({"classes": high})
     assert text_of(lambda: class_paths(trace, "primary")).startswith(
-        "paths to classes follow layers that lead to each other, but above 'primary' one has more "
+        "a tree needs layers that lead to each other, but one layer here has more or fewer parents"
     )
 
 

@@ -38,7 +38,7 @@ from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["backtracked", "is_chain", "tree_pixels", "tree_size"]
+__all__ = ["backtracked", "check_chain", "is_chain", "tree_pixels", "tree_size"]
 
 # An even split in float32 may lie that far above 1 / J.
 ROUNDING = 1e-6
@@ -73,7 +73,7 @@ def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0)
 
     >>> backtracked(out.trace, int(out.scores[0].argmax()))
     """
-    _check_chain(trace)
+    check_chain(trace)
     _, parents = _sizes(trace[-1])
     tops = _classes(predicted)
     if not tops or not all(0 <= each < parents for each in tops):
@@ -113,7 +113,7 @@ def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
 
     >>> tree_size(out.trace, out.scores.argmax(-1), n_classes=10).shape
     """
-    _check_chain(trace)
+    check_chain(trace)
     check_parents_are_classes(trace, n_classes)
     # It refuses classes that are none of theirs.
     class_coupling(trace, predicted)
@@ -122,7 +122,8 @@ def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
     return torch.stack([edges.any(-2).flatten(1).sum(-1) for edges in every]).sum(0)
 
 
-def _check_chain(trace: Trace) -> None:
+def check_chain(trace: Trace) -> None:
+    """Refuse layers that do not lead to each other."""
     check_trace(trace)
     if not is_chain(trace):
         raise TorchcapsError(

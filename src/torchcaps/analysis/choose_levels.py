@@ -8,12 +8,10 @@ Ambiguities:
    fewest levels at which the accuracy still holds, the others as they are.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torchcaps._checks import check_count, check_number
-from torchcaps.errors import TorchcapsError
 
 __all__ = ["GRIDS", "ChosenLevels", "choose_levels"]
 
@@ -80,10 +78,6 @@ def choose_levels(
 
 def _share(accuracy: float, levels: tuple[int, ...] | None) -> float:
     """Refuse NaN, with which no grid holds, and which would choose the finest."""
-    if not math.isfinite(accuracy):
-        of = "without levels" if levels is None else f"of {' and '.join(map(str, levels))} levels"
-        raise TorchcapsError(
-            f"levels are chosen by a number, the share of images that are right, but {of} the "
-            f"accuracy came as {accuracy:g}; is there any image?"
-        )
+    of = "without levels" if levels is None else f"of {' and '.join(map(str, levels))} levels"
+    check_number(f"the accuracy {of}", accuracy, so="it is a share of images; is there any image?")
     return accuracy

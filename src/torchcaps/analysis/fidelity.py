@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.backtrack import is_chain
+from torchcaps.analysis.backtrack import check_chain
 from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -98,12 +98,7 @@ def class_paths(trace: Trace, layer: str) -> Tensor:
             f"layer {layer!r} has no routed layer above it; {nearest(layer, names[:-1])}."
         )
     above = trace[names.index(layer) :]
-    if not is_chain(above):
-        raise TorchcapsError(
-            f"paths to classes follow layers that lead to each other, but above {layer!r} one has "
-            f"more or fewer parents than the next has children; DeepCaps, for example, joins two "
-            f"layers into one."
-        )
+    check_chain(above)
     coupling = finite_coupling(above[-1])
     n_classes = math.prod(coupling.shape[1:]) // coupling.shape[-2]
     paths = torch.eye(n_classes, dtype=torch.float64).expand(len(coupling), -1, -1)
