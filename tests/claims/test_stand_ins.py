@@ -31,7 +31,7 @@ from laid_trunk import published
 from torchcaps.cli import main
 from torchcaps.data import ImageSet
 from torchcaps.data.shown.crop import windows
-from torchcaps.models.refit import Refits
+from torchcaps.models.preset import NamedNetwork
 from torchcaps.study import pool, read_record, workers
 from torchcaps.study.look import OF_CAPSULES
 from torchcaps_claims import Reduced, claims_of_table, find_claim, of_claims, result_of
@@ -356,7 +356,7 @@ def shown() -> Iterator[list[tuple[bool, Tensor]]]:
     batches = []
 
     def note(module, inputs):
-        if isinstance(module, Refits):
+        if isinstance(module, NamedNetwork):
             batches.append((module.training, inputs[0].detach().clone()))
 
     handle = register_module_forward_pre_hook(note)

@@ -63,7 +63,7 @@ from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.intervention import without_capsules
 from torchcaps.models.iterating import refuse_iterations
-from torchcaps.models.refit import Refits
+from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
@@ -88,7 +88,7 @@ __all__ = [
 D_PRIMARY, D_CLASS = 8, 16
 
 
-class ConvNet(Refits):
+class ConvNet(NamedNetwork):
     """From images [b, c, h, w] in [0, 1] to features [b, n] to scores; the decoder, where there is
     one, draws from all features. With `d_class` the features are class vectors of so many
     components, which come out as `classes`; scores are not their lengths, so they have no
@@ -134,7 +134,7 @@ class ConvNet(Refits):
         return Output(self.head(features), self.scores_are, classes, drawn)
 
 
-class ConvNetCR(Refits):
+class ConvNetCR(NamedNetwork):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
     def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int, width: int):
@@ -163,7 +163,7 @@ class ConvNetCR(Refits):
         return Output(logits, "independent_logits", classes, drawn)
 
 
-class ConvNetCRSF(Refits):
+class ConvNetCRSF(NamedNetwork):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
     def __init__(

@@ -70,7 +70,7 @@ from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.iterating import routed_so_often
-from torchcaps.models.refit import Refits
+from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
@@ -94,8 +94,10 @@ D_CELLS, D_CLASS = (4, 8, 8, 8), 32
 
 
 @final
-class DeepCaps(Refits):
+class DeepCaps(NamedNetwork):
     """From images [b, c, h, w] in [0, 1] to lengths of classes, a reconstruction and a trace."""
+
+    routes = True
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.schedule import Schedule, check_have_routings
 from torchcaps.models.iterating import routed_so_often
-from torchcaps.models.refit import Refits
+from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.standardise import prepared
 from torchcaps.types import (
     Capsules,
@@ -29,7 +29,7 @@ from torchcaps.types import (
 __all__ = ["CapsuleNetwork", "Schedule"]
 
 
-class CapsuleNetwork(Refits):
+class CapsuleNetwork(NamedNetwork):
     """From images [b, c, h, w] in [0, 1] to class scores, a reconstruction and a trace.
 
     A class scores by the activation of its capsule, or with a `head` by one linear map of its pose,
@@ -51,6 +51,7 @@ class CapsuleNetwork(Refits):
     3
     """
 
+    routes = True
     # Which primary capsules the first layer reads, where some were taken out (`models.smaller`).
     kept_children: Tensor | None
 

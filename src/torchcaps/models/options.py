@@ -1,16 +1,14 @@
 """The options of a named network: known, of the right kind, and of use together."""
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, EMRouting, Routing, UniformRouting
 from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.models.limits import MOST
+from torchcaps.models.preset import Preset
 from torchcaps.models.stack import routing_options
-
-if TYPE_CHECKING:
-    from torchcaps.models.registry import Preset
 
 __all__ = [
     "ITERATES",
@@ -53,7 +51,7 @@ NOT_BALANCED = {
 NOT_SQUASHED = "balanced initialisation sets squashed lengths, which its routing does not give"
 
 
-def _why_not(name: str, preset: "Preset", option: str) -> str | None:
+def _why_not(name: str, preset: Preset, option: str) -> str | None:
     if option in ELSEWHERE:
         return ELSEWHERE[option]
     if option == "routing":
@@ -76,7 +74,7 @@ def _why_not(name: str, preset: "Preset", option: str) -> str | None:
     return None
 
 
-def check_option_name(name: str, preset: "Preset", option: str) -> None:
+def check_option_name(name: str, preset: Preset, option: str) -> None:
     """Refuse an option that the network has not."""
     if not preset.options and option not in ELSEWHERE:
         raise TorchcapsError(
@@ -88,7 +86,7 @@ def check_option_name(name: str, preset: "Preset", option: str) -> None:
         raise TorchcapsError(f"{name} has no option {short(option)}{explanation}.")
 
 
-def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
+def check_option(name: str, preset: Preset, option: str, value: Any) -> None:
     check_option_name(name, preset, option)
     default = preset.options[option]
     if option == "routing" and isinstance(value, Routing):
@@ -143,7 +141,7 @@ def _check_reason(name: str, option: str, value: Any, default: Any) -> None:
         )
 
 
-def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_head: bool) -> None:
+def check_routing(name: str, preset: Preset, routing: str | Routing, *, has_head: bool) -> None:
     """Refuse a routing that is unknown, or by which the classes could not score."""
     known: Routing | type[Routing]
     if isinstance(routing, Routing):
@@ -176,7 +174,7 @@ def check_iterations(name: str, routing: str | Routing, iterations: object) -> N
         )
 
 
-def check_use(preset: "Preset", options: dict[str, Any]) -> None:
+def check_use(preset: Preset, options: dict[str, Any]) -> None:
     """Who asks for five iterations of a routing that has none should hear of it."""
     if preset.is_own:
         return
@@ -217,7 +215,7 @@ def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, An
         )
 
 
-def _check_together(preset: "Preset", options: dict[str, Any]) -> None:
+def _check_together(preset: Preset, options: dict[str, Any]) -> None:
     """Options of which one makes the other idle."""
     if options.get("init") == "balanced" and "weight_std" in options:
         raise TorchcapsError(

@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.as_made import CHOICES, changed_settings, made_again
+from torchcaps.models.preset import NamedNetwork
+from torchcaps.models.registry import make_model
+from torchcaps.models.smaller import SMALLER
 
-__all__ = ["Refits", "say_what_is_new", "take_dtypes", "take_fitting"]
+__all__ = ["reset_classes", "say_what_is_new", "take_dtypes", "take_fitting"]
 
 
 def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -64,56 +67,36 @@ def say_what_is_new(
     )
 
 
-class Refits(nn.Module):
-    """A network of `create_model` that can be given another number of classes."""
-
-    config: Any
-
-    def reset_classes(self, n_classes: int) -> tuple[str, ...]:
-        """Score other classes, in place: what fits is kept, the rest begins anew.
-
-        Returns the names of the tensors that were made new, drawn from torch's random numbers. They
-        are new parameters: make the optimiser afterwards.
-
-        Arguments:
-            n_classes: how many classes there shall be.
-
-        >>> model = tc.load("pets")
-        >>> model.reset_classes(7)
-        ('layers.classes.weight',)
-        """
-        from torchcaps.models.as_made import changed_settings, made_again
-        from torchcaps.models.registry import make_model
-        from torchcaps.models.smaller import SMALLER
-
-        config = getattr(self, "config", None)
-        if not isinstance(config, dict) or isinstance(config.get("routing"), dict):
-            raise TorchcapsError(
-                "reset_classes remakes a network of create_model by its name and options, which "
-                "this one was not made by; give it a new last layer yourself."
-            )
-        if SMALLER in config:
-            raise TorchcapsError(
-                "this network was made smaller, so it cannot be given other classes; take the one "
-                "before it was shrunk."
-            )
-        words = {name: value for name, value in config.items() if name != "name"}
-        fresh = make_model(config["name"], **{**words, "n_classes": n_classes})
-        like = next(self.parameters())
-        fresh.to(like.device, like.dtype)
-        # Before numbers are copied: in between they would be rounded.
-        take_dtypes(fresh, self.state_dict())
-        new = take_fitting(fresh, self.state_dict())
-        made = made_again(self)
-        by_hand = {} if made is None else changed_settings(self, made)
-        _choose_again(self, fresh, new, by_hand)
-        _replace(self, fresh)
-        self.config = fresh.config
-        # Of parts that stay, what follows from the number of classes.
-        for path, (fitting, _) in changed_settings(self, fresh).items():
-            part, _, name = path.rpartition(".")
-            setattr(self.get_submodule(part), name, fitting)
-        return new
+def reset_classes(network: NamedNetwork, n_classes: int) -> tuple[str, ...]:
+    """Score other classes, in place: what `NamedNetwork.reset_classes` says."""
+    config = getattr(network, "config", None)
+    if not isinstance(config, dict) or isinstance(config.get("routing"), dict):
+        raise TorchcapsError(
+            "reset_classes remakes a network of create_model by its name and options, which "
+            "this one was not made by; give it a new last layer yourself."
+        )
+    if SMALLER in config:
+        raise TorchcapsError(
+            "this network was made smaller, so it cannot be given other classes; take the one "
+            "before it was shrunk."
+        )
+    words = {name: value for name, value in config.items() if name != "name"}
+    fresh = make_model(config["name"], **{**words, "n_classes": n_classes})
+    like = next(network.parameters())
+    fresh.to(like.device, like.dtype)
+    # Before numbers are copied: in between they would be rounded.
+    take_dtypes(fresh, network.state_dict())
+    new = take_fitting(fresh, network.state_dict())
+    made = made_again(network)
+    by_hand = {} if made is None else changed_settings(network, made)
+    _choose_again(network, fresh, new, by_hand)
+    _replace(network, fresh)
+    network.config = fresh.config
+    # Of parts that stay, what follows from the number of classes.
+    for path, (fitting, _) in changed_settings(network, fresh).items():
+        part, _, name = path.rpartition(".")
+        setattr(network.get_submodule(part), name, fitting)
+    return new
 
 
 def _choose_again(
@@ -121,8 +104,6 @@ def _choose_again(
 ) -> None:
     """What somebody chose of the parts of a network, chosen of those of another: the backend,
     which are in training, other settings, and which of the weights that are kept learn."""
-    from torchcaps.models.as_made import CHOICES
-
     parts = dict(old.named_modules())
     for name, part in fresh.named_modules():
         chosen = vars(parts[name]) if name in parts else {}
@@ -146,3 +127,6 @@ def _replace(old: nn.Module, fresh: nn.Module) -> None:
 
 def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in module.state_dict().items()}
+
+
+NamedNetwork._refit = reset_classes

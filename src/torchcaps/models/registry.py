@@ -1,18 +1,15 @@
 """Names of networks, and how one is made of a name."""
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.layers import Routing
 from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.layers.routing.base import check_begun
 from torchcaps.layers.routing.table import import_path
@@ -28,9 +25,7 @@ from torchcaps.models import (
     resnet,
 )
 from torchcaps.models import inverted_capsnet as inverted
-from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import check_sides, check_weights, doubt_order, kernel_that_fits, made
-from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import (
     ITERATES,
     SQUASHES,
@@ -39,77 +34,16 @@ from torchcaps.models.options import (
     check_routing,
     check_use,
 )
+from torchcaps.models.preset import Preset
 from torchcaps.models.standardise import Standardise
 
 __all__ = [
     "MODELS",
-    "Preset",
     "check_made",
     "check_options",
     "create_model",
     "list_models",
 ]
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A named network: its maker, the image and classes it has in its paper, and where that is."""
-
-    build: Callable[..., nn.Module]
-    image: tuple[int, int, int]
-    n_classes: int
-    source: str
-    # Options that the routing may have no use for, but another part of the network has.
-    shared: frozenset[str] = frozenset()
-    # The network that this one would be by EM routing, with other numbers; none: only its routing.
-    by_em: str = ""
-    # Registered by a user: nothing is known of it, but what its signature says.
-    is_own: bool = False
-
-    @cached_property
-    def _signature(self) -> inspect.Signature:
-        """Read once: a page of all claims asks for it tens of thousands of times."""
-        return inspect.signature(self.build)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What may be set, with its default."""
-        return dict(self._defaults)
-
-    @cached_property
-    def _defaults(self) -> dict[str, Any]:
-        parameters = self._signature.parameters.values()
-        return {
-            p.name: p.default
-            for p in parameters
-            # The two that every network has may have defaults in one of a user's own.
-            if p.default is not inspect.Parameter.empty and p.name not in ("image", "n_classes")
-        }
-
-    def words(self, option: str) -> tuple[str, ...]:
-        """Between which words an option chooses; none where it is no such choice."""
-        annotation = self._signature.parameters[option].annotation
-        kinds = (
-            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-        )
-        return tuple(
-            word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
-        )
-
-    @property
-    def routes(self) -> bool:
-        """Whether any of its layers is routed."""
-        made = self._signature.return_annotation
-        return isinstance(made, type) and issubclass(made, RoutedNetwork)
-
-    @property
-    def routings(self) -> list[str]:
-        """What its `routing` may be: all that give the activations by which its classes score.
-        Empty where the routing is what the network is."""
-        if "routing" not in self.options:
-            return []
-        names = (name for name, each in sorted(ROUTINGS.items()) if each.gives_activations)
-        return [name for name in names if not (name == "em" and self.by_em)]
 
 
 matrix_capsnet_mnist = partial(
@@ -126,7 +60,6 @@ tsai_inverted_resnet = partial(inverted.tsai_inverted, backbone="resnet", width=
 
 SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
-RoutedNetwork = (CapsuleNetwork, DeepCaps)
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
 

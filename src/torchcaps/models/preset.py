@@ -1,0 +1,100 @@
+"""What a name stands for: the class of all networks with a name, and what is known of each name."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+
+from torch import nn
+
+from torchcaps.layers import ROUTINGS
+
+__all__ = ["NamedNetwork", "Preset"]
+
+
+class NamedNetwork(nn.Module):
+    """A network of `create_model`, which holds in `config` by what name and options it was made."""
+
+    config: Any
+    # Whether any of its layers is routed.
+    routes: ClassVar[bool] = False
+    # `refit.reset_classes`, which makes networks by name, so that no network can import it.
+    _refit: ClassVar[Callable[[Any, int], tuple[str, ...]]]
+
+    def reset_classes(self, n_classes: int) -> tuple[str, ...]:
+        """Score other classes, in place: what fits is kept, the rest begins anew.
+
+        Returns the names of the tensors that were made new, drawn from torch's random numbers. They
+        are new parameters: make the optimiser afterwards.
+
+        Arguments:
+            n_classes: how many classes there shall be.
+
+        >>> model = tc.load("pets")
+        >>> model.reset_classes(7)
+        ('layers.classes.weight',)
+        """
+        return type(self)._refit(self, n_classes)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named network: its maker, the image and classes it has in its paper, and where that is."""
+
+    build: Callable[..., nn.Module]
+    image: tuple[int, int, int]
+    n_classes: int
+    source: str
+    # Options that the routing may have no use for, but another part of the network has.
+    shared: frozenset[str] = frozenset()
+    # The network that this one would be by EM routing, with other numbers; none: only its routing.
+    by_em: str = ""
+    # Registered by a user: nothing is known of it, but what its signature says.
+    is_own: bool = False
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        """Read once: a page of all claims asks for it tens of thousands of times."""
+        return inspect.signature(self.build)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What may be set, with its default."""
+        return dict(self._defaults)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        parameters = self._signature.parameters.values()
+        return {
+            p.name: p.default
+            for p in parameters
+            # The two that every network has may have defaults in one of a user's own.
+            if p.default is not inspect.Parameter.empty and p.name not in ("image", "n_classes")
+        }
+
+    def words(self, option: str) -> tuple[str, ...]:
+        """Between which words an option chooses; none where it is no such choice."""
+        annotation = self._signature.parameters[option].annotation
+        kinds = (
+            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        )
+        return tuple(
+            word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
+        )
+
+    @property
+    def routes(self) -> bool:
+        """Whether any of its layers is routed."""
+        made = self._signature.return_annotation
+        return isinstance(made, type) and issubclass(made, NamedNetwork) and made.routes
+
+    @property
+    def routings(self) -> list[str]:
+        """What its `routing` may be: all that give the activations by which its classes score.
+        Empty where the routing is what the network is."""
+        if "routing" not in self.options:
+            return []
+        names = (name for name, each in sorted(ROUTINGS.items()) if each.gives_activations)
+        return [name for name in names if not (name == "em" and self.by_em)]
