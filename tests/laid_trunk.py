@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.layers import FrozenTrunk
-from torchcaps.models.trunk import _published
+from torchcaps.models.files.trunk import _published
 
 
 def published() -> dict[str, Tensor]:

@@ -151,7 +151,7 @@ def train(
 
 def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
-    from torchcaps.models.saving import load_network
+    from torchcaps.models.files.saving import load_network
     from torchcaps.tasks.trained import check_is_run
     from torchcaps.train import Run
 

@@ -1,14 +1,14 @@
 """Whole networks: a registry of names, a file per family, saving and loading."""
 
-from torchcaps.models.convert import convert
+from torchcaps.models.files.convert import convert
+from torchcaps.models.files.saving import load, save
+from torchcaps.models.files.trunk import take_trunk
 from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import register_model
 from torchcaps.models.preset import Preset
 from torchcaps.models.registry import MODELS, create_model, list_models
-from torchcaps.models.saving import load, save
 from torchcaps.models.scores import scores_only
-from torchcaps.models.trunk import take_trunk
 
 __all__ = [
     "MODELS",

@@ -20,7 +20,7 @@ class NamedNetwork(nn.Module):
     config: Any
     # Whether any of its layers is routed.
     routes: ClassVar[bool] = False
-    # `refit.reset_classes`, which makes networks by name, so that no network can import it.
+    # `files.refit.reset_classes`, which makes networks by name, so that no network can import it.
     _refit: ClassVar[Callable[[Any, int], tuple[str, ...]]]
 
     def reset_classes(self, n_classes: int) -> tuple[str, ...]:

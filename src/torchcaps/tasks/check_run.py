@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torchcaps._digests import NAME, check_digest, formats_alone, known_digests
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.models.saving import check_whole
+from torchcaps.models.files.saving import check_whole
 from torchcaps.tasks.trained import check_is_run
 from torchcaps.train.run import Run
 from torchcaps.train.state import PARTS, read_state, state_of

@@ -9,8 +9,8 @@ from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.data.registry import Root
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.files.saving import load_network
 from torchcaps.models.own import OWN, as_network, own_module
-from torchcaps.models.saving import load_network
 from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe

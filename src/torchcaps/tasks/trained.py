@@ -15,7 +15,7 @@ from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
-from torchcaps.models.saving import load_network
+from torchcaps.models.files.saving import load_network
 from torchcaps.train.images import parted
 from torchcaps.train.objects import read_objects
 from torchcaps.train.run import Run

@@ -9,9 +9,9 @@ from torch import nn
 from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models.files.refit import say_what_is_new, take_fitting
+from torchcaps.models.files.saving import file_of, load_network
 from torchcaps.models.own import OwnNetwork, check_has_weights
-from torchcaps.models.refit import say_what_is_new, take_fitting
-from torchcaps.models.saving import file_of, load_network
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import take_weights

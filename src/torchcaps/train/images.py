@@ -9,8 +9,8 @@ from torchcaps.data.read.folder import SizesDiffer
 from torchcaps.data.registry import Split
 from torchcaps.data.shown.crop import windows
 from torchcaps.data.some import can_be_parted
+from torchcaps.models.files.saving import load_network
 from torchcaps.models.own import OWN
-from torchcaps.models.saving import load_network
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import HOLD_OUT, SOME, seed_of
 

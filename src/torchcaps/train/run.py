@@ -25,7 +25,7 @@ from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
-from torchcaps.models.saving import content_of
+from torchcaps.models.files.saving import content_of
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.digests import (
     expect,

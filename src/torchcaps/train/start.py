@@ -12,8 +12,8 @@ from torchcaps.data.shown.channels import channel_statistics
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, load
+from torchcaps.models.files.trunk import FILES, take_trunk, trunk_of
 from torchcaps.models.own import OWN, OwnNetwork
-from torchcaps.models.trunk import FILES, take_trunk, trunk_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
 

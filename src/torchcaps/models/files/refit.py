@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.as_made import CHOICES, changed_settings, made_again
+from torchcaps.models.files.as_made import CHOICES, changed_settings, made_again
 from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import SMALLER

@@ -20,15 +20,15 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.as_made import (
+from torchcaps.models.files.as_made import (
     BY_HAND,
     check_as_made,
     kept_by_hand,
     made_again,
     set_again,
 )
+from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
-from torchcaps.models.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.registry import MODELS, make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 

@@ -1,0 +1,1 @@
+"""Networks on disk: saved and loaded, with other classes, with weights of other code."""
