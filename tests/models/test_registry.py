@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from registries import as_before
 from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
@@ -17,6 +18,7 @@ from torchcaps.layers import (
     SelfAttentionRouting,
 )
 from torchcaps.models import MODELS
+from torchcaps.models.preset import listed
 from torchcaps.models.registry import make_model
 from torchcaps.ops import uniform_routing
 
@@ -557,3 +559,21 @@ def test_signals_of_many_channels_are_no_pictures_with_channels_last():
     """Only of a square, or where the network cannot take it, is the order doubted."""
     network = create_model("resnet18", image=(9, 64, 1), n_classes=2).eval()
     assert network(torch.rand(2, 9, 64, 1)).scores.shape == (2, 2)
+
+
+def test_a_network_is_listed_where_it_is_defined():
+    """By a line above its function, which itself stays as it is; a variant has other defaults."""
+
+    def make(*, image, n_classes, width=3):
+        return torch.nn.Linear(width, n_classes)
+
+    with as_before():
+        assert listed("line", (1, 4, 5), 6, "ours")(make) is make
+        assert listed("wide_line", (1, 4, 5), 7, "ours", width=30)(make) is make
+        assert list_models() == sorted([*MODELS])
+        assert MODELS["line"].options == {"width": 3}
+        assert MODELS["wide_line"].options == {"width": 30}
+        assert (MODELS["line"].image, MODELS["line"].source) == ((1, 4, 5), "ours")
+        assert create_model("line").weight.shape == (6, 3)
+        assert create_model("wide_line", n_classes=2).weight.shape == (2, 30)
+    assert "line" not in MODELS

@@ -34,8 +34,7 @@ Ambiguities:
    backbone; the printed 12.45M needs 256 channels and a padded primary convolution, as here.
 """
 
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -57,26 +56,28 @@ from torchcaps.layers.trunk import WIDTH as MAPS
 from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.preset import CIFAR, SMALL, WIDE, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, Normalise
 from torchcaps.ops.squashing import Squash
 
-__all__ = [
-    "capsnet",
-    "gu_aff_capsnet",
-    "gu_aff_capsnet_dr",
-    "gu_capsnet",
-    "gu_capsnet_nor",
-    "rem_dr",
-    "tsai_dynamic_resnet",
-    "tsai_dynamic_simple",
-]
+__all__ = ["capsnet", "tsai_dynamic_resnet"]
 
 D_CLASS = 16
 # One convolution that is trained, or a ResNet-18 that is not.
 Trunk = Literal["convolution", "resnet18", "resnet18_imagenet"]
+# Votes are averaged.
+NO_ROUTING: dict[str, Any] = {"routing": "uniform", "normalise": "mean"}
 
 
+@listed("capsnet", SMALL, 10, "sabour2017; gu2021 §3; renzulli2025 §4.2")
+@listed("gu_capsnet", WIDE, 10, "gu2021 §3, Table 3", primary_relu=True)
+@listed("gu_capsnet_nor", WIDE, 10, "gu2021 §3.1", primary_relu=True, **NO_ROUTING)
+@listed("gu_aff_capsnet_dr", WIDE, 10, "gu2021 §3.1", primary_relu=True, sharing="all")
+@listed("gu_aff_capsnet", WIDE, 10, "gu2021 §3.1", primary_relu=True, sharing="all", **NO_ROUTING)
+@listed("rem_dr", SMALL, 10, "renzulli2025 §4.2", detach="votes", decoder=False)
+@listed("tsai_dynamic_simple_c10", CIFAR, 10, "tsai2020 Table 4", decoder=False)
+@listed("tsai_dynamic_simple_c100", CIFAR, 100, "tsai2020 Table 5", decoder=False)
 def capsnet(
     *,
     image: tuple[int, int, int],
@@ -138,14 +139,8 @@ def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Mod
     return FrozenTrunk(channels, trunk), MAPS
 
 
-gu_capsnet = partial(capsnet, primary_relu=True)
-gu_capsnet_nor = partial(gu_capsnet, routing="uniform", normalise="mean")
-gu_aff_capsnet_dr = partial(gu_capsnet, sharing="all")
-gu_aff_capsnet = partial(gu_capsnet_nor, sharing="all")
-rem_dr = partial(capsnet, detach="votes", decoder=False)
-tsai_dynamic_simple = partial(capsnet, decoder=False)
-
-
+@listed("tsai_dynamic_resnet_c10", CIFAR, 10, "tsai2020 A.1")
+@listed("tsai_dynamic_resnet_c100", CIFAR, 100, "tsai2020 A.1")
 def tsai_dynamic_resnet(
     *,
     image: tuple[int, int, int],

@@ -63,7 +63,7 @@ from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.intervention import without_capsules
 from torchcaps.models.iterating import refuse_iterations
-from torchcaps.models.preset import NamedNetwork
+from torchcaps.models.preset import CIFAR, OVERLAID, SMALL, WIDE, NamedNetwork, listed
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
@@ -204,6 +204,7 @@ class ConvNetCRSF(NamedNetwork):
         return Output(classes.activation, "lengths", classes, drawn)
 
 
+@listed("convnet_fc", WIDE, 10, "gu2021 §3")
 def convnet_fc(
     *,
     image: tuple[int, int, int],
@@ -219,6 +220,7 @@ def convnet_fc(
     )
 
 
+@listed("gu_convnet_fc_lk", OVERLAID, 10, "gu2021 §3.2")
 def gu_convnet_fc_lk(
     *,
     image: tuple[int, int, int],
@@ -243,6 +245,7 @@ def gu_convnet_fc_lk(
     return _fully_connected(image, n_classes, maps, hidden, scores_are, reconstruction)
 
 
+@listed("convnet_avg", WIDE, 10, "gu2021 §3.1")
 def convnet_avg(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
 ) -> ConvNet:
@@ -255,12 +258,14 @@ def convnet_avg(
     )
 
 
+@listed("gu_convnet_cr", SMALL, 10, "gu2021 §3.3")
 def gu_convnet_cr(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
 ) -> ConvNetCR:
     return ConvNetCR(image=image, n_classes=n_classes, kernel=kernel, width=width)
 
 
+@listed("gu_convnet_r", SMALL, 10, "gu2021 §3.3")
 def gu_convnet_r(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
 ) -> ConvNet:
@@ -275,6 +280,7 @@ def gu_convnet_r(
     )
 
 
+@listed("gu_convnet_cr_sf", SMALL, 10, "gu2021 §3.3")
 def gu_convnet_cr_sf(
     *,
     image: tuple[int, int, int],
@@ -288,6 +294,8 @@ def gu_convnet_cr_sf(
     )
 
 
+@listed("tsai_cnn_c10", CIFAR, 10, "tsai2020 Table 2")
+@listed("tsai_cnn_c100", CIFAR, 100, "tsai2020 Table 3")
 def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = nn.Sequential(
         simple_backbone(image[0], 1024),
@@ -303,6 +311,7 @@ def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     )
 
 
+@listed("tsai_dmm_cnn", OVERLAID, 10, "tsai2020 Table 12")
 def tsai_dmm_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = nn.Sequential(_dmm_maps(image[0]), nn.Conv2d(1024, 640, 1))
     return ConvNet(
@@ -313,6 +322,7 @@ def tsai_dmm_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     )
 
 
+@listed("tsai_dmm_cnn_fcpool", OVERLAID, 10, "tsai2020 §6")
 def tsai_dmm_cnn_fcpool(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = _dmm_maps(image[0])
     n_in = math.prod(feature_shape(maps, image))

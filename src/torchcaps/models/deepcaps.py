@@ -52,7 +52,6 @@ Ambiguities:
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import final
 
 import torch
@@ -70,7 +69,8 @@ from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.iterating import routed_so_often
-from torchcaps.models.preset import NamedNetwork
+from torchcaps.models.options import ITERATES
+from torchcaps.models.preset import SMALL, NamedNetwork, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
@@ -87,7 +87,7 @@ from torchcaps.types import (
     Routed,
 )
 
-__all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]
+__all__ = ["DeepCaps", "deepcaps"]
 
 WIDTH, TYPES = 128, 32
 D_CELLS, D_CLASS = (4, 8, 8, 8), 32
@@ -219,6 +219,10 @@ class DeepCaps(NamedNetwork):
         )
 
 
+@listed("deepcaps", (3, 64, 64), 10, "rajasegaran2019", shared=ITERATES)
+@listed(
+    "rem_deepcaps", SMALL, 10, "renzulli2025 §4.2", shared=ITERATES, detach="votes", decoder=False
+)
 def deepcaps(
     *,
     image: tuple[int, int, int],
@@ -244,9 +248,6 @@ def deepcaps(
         weight_std=weight_std,
         decoder=DeconvDecoder(d_in=D_CLASS, image=image) if decoder else None,
     )
-
-
-rem_deepcaps = partial(deepcaps, detach="votes", decoder=False)
 
 
 class _ConvCaps(nn.Module):

@@ -27,7 +27,6 @@ Ambiguities:
 """
 
 import math
-from functools import partial
 
 from torch import nn
 
@@ -46,14 +45,20 @@ from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.convnets import ConvNet
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.preset import CIFAR, SMALL, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 
-__all__ = ["efficient_capsnet", "efficient_convnet", "rem_eff", "rem_eff_norb", "rem_effconv"]
+__all__ = ["efficient_capsnet", "efficient_convnet", "rem_effconv"]
 
 D_PRIMARY, D_CLASS = 8, 16
 
 
+@listed("efficient_capsnet", SMALL, 10, "mazzia2021")
+@listed("rem_eff_mnist", SMALL, 10, "renzulli2025 §4.3.1", decoder=False)
+@listed("rem_eff_cifar", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
+@listed("rem_eff_svhn", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
+@listed("rem_eff_norb", (2, 48, 48), 5, "renzulli2025 §4.3.1", stereo=True, decoder=False)
 def efficient_capsnet(
     *,
     image: tuple[int, int, int],
@@ -92,6 +97,7 @@ def efficient_capsnet(
     return initialised(network, init)
 
 
+@listed("efficient_convnet", SMALL, 10, "ours, a control")
 def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     backbone = efficient_backbone(image[0])
     channels, height, width = feature_shape(backbone, image)
@@ -104,10 +110,7 @@ def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet
     return ConvNet(image=image, features=features, head=head, scores_are="logits")
 
 
-rem_eff = partial(efficient_capsnet, decoder=False)
-rem_eff_norb = partial(rem_eff, stereo=True)
-
-
+@listed("rem_effconv", (3, 128, 128), 10, "renzulli2025 B.1")
 def rem_effconv(
     *,
     image: tuple[int, int, int],

@@ -18,8 +18,6 @@ Ambiguities:
 2. No paper says whether a ReLU precedes the primary squash; `primary_relu`, off as in public code.
 """
 
-from functools import partial
-
 from torch import nn
 
 from torchcaps.layers import (
@@ -32,15 +30,18 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.preset import SMALL, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import DetachVotes, Scale
 
-__all__ = ["gamma_capsnet", "rem_gamma"]
+__all__ = ["gamma_capsnet"]
 
 D_PRIMARY, D_HIDDEN, D_CLASS = 8, 8, 16
 N_HIDDEN = 32
 
 
+@listed("gamma_capsnet", SMALL, 10, "peer2018")
+@listed("rem_gamma", SMALL, 10, "renzulli2025 §4.2", detach="iterations", decoder=False)
 def gamma_capsnet(
     *,
     image: tuple[int, int, int],
@@ -85,6 +86,3 @@ def gamma_capsnet(
         else None,
     )
     return initialised(network, init)
-
-
-rem_gamma = partial(gamma_capsnet, detach="iterations", decoder=False)

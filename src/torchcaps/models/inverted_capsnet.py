@@ -24,8 +24,7 @@ Ambiguities:
 """
 
 import math
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -45,11 +44,21 @@ from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.layers.routing.inverted import Start
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
+from torchcaps.models.preset import CIFAR, OVERLAID, listed
 from torchcaps.types import Grid
 
-__all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted", "tsai_inverted_c100"]
+__all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted"]
+
+# Of a hundred classes.
+OF_100: dict[str, Any] = {"width": 128, "d_pose": 36, "hidden": 20}
 
 
+@listed("tsai_inverted_simple_c10", CIFAR, 10, "tsai2020 Table 8")
+@listed("tsai_inverted_simple_c10_d36", CIFAR, 10, "tsai2020 §5", d_pose=36)
+@listed("tsai_inverted_simple_c10_d64", CIFAR, 10, "tsai2020 §5", d_pose=64)
+@listed("tsai_inverted_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet", width=128)
+@listed("tsai_inverted_simple_c100", CIFAR, 100, "tsai2020 Table 9", **OF_100)
+@listed("tsai_inverted_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet", **OF_100)
 def tsai_inverted(
     *,
     image: tuple[int, int, int],
@@ -111,9 +120,9 @@ def tsai_inverted(
     )
 
 
-tsai_inverted_c100 = partial(tsai_inverted, width=128, d_pose=36, hidden=20)
-
-
+@listed("tsai_dmm_matrix", OVERLAID, 10, "tsai2020 Table 10")
+@listed("tsai_dmm_matrix_42m", OVERLAID, 10, "tsai2020 Fig. 5", types=64)
+@listed("tsai_dmm_vector", OVERLAID, 10, "tsai2020 Table 11", pose="vector")
 def tsai_dmm(
     *,
     image: tuple[int, int, int],
@@ -156,6 +165,7 @@ def tsai_dmm(
     )
 
 
+@listed("tsai_dmm_vector_dynamic", OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*")
 def tsai_dmm_vector_dynamic(
     *,
     image: tuple[int, int, int],

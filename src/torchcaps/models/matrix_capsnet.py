@@ -41,6 +41,7 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.preset import CIFAR, SMALL, listed
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule
 
 __all__ = ["matrix_capsnet", "tsai_em"]
@@ -48,6 +49,19 @@ __all__ = ["matrix_capsnet", "tsai_em"]
 D_POSE = 16
 
 
+@listed("matrix_capsnet", (2, 32, 32), 5, "hinton2018")
+@listed(
+    "matrix_capsnet_mnist",
+    SMALL,
+    10,
+    "hinton2018, gritzman2019",
+    iterations=2,
+    variant="gritzman",
+    compete="window",
+    lambda_=0.001,
+    lambda_schedule="constant",
+    norm=True,
+)
 def matrix_capsnet(
     *,
     image: tuple[int, int, int],
@@ -90,6 +104,10 @@ def matrix_capsnet(
     )
 
 
+@listed("tsai_em_simple_c10", CIFAR, 10, "tsai2020 Table 6")
+@listed("tsai_em_simple_c100", CIFAR, 100, "tsai2020 Table 7")
+@listed("tsai_em_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet")
+@listed("tsai_em_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet")
 def tsai_em(
     *,
     image: tuple[int, int, int],

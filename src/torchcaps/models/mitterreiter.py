@@ -33,7 +33,6 @@ Ambiguities:
 """
 
 import itertools
-from functools import partial
 from typing import Any, Literal
 
 from torch import nn
@@ -54,11 +53,13 @@ from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.options import SQUASHES
+from torchcaps.models.preset import SMALL, WIDE, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import Detach, EMVariant
 from torchcaps.ops.squashing import Squash
 
-__all__ = ["grid_of_121", "mhsa_stack", "mitterreiter_5x16", "mitterreiter_grid", "rem_multilayer"]
+__all__ = ["grid_of_121", "mhsa_stack", "mitterreiter_5x16", "mitterreiter_grid"]
 
 
 # Ours: 6 depths × 4 numbers of capsules × 5 of components, and one layer routed from as many
@@ -78,6 +79,18 @@ def grid_of_121() -> tuple[dict[str, Any], ...]:
     return {"widths": str(SHALLOW), "d_pose": 8}, *deeper
 
 
+@listed("mitterreiter_grid", WIDE, 10, "mitterreiter2023 §4, appendix", shared=SQUASHES)
+@listed(
+    "rem_multilayer",
+    SMALL,
+    10,
+    "renzulli2025 B.1",
+    shared=SQUASHES,
+    prior="zero",
+    squash="hinton",
+    detach="votes",
+    decoder=False,
+)
 def mitterreiter_grid(
     *,
     image: tuple[int, int, int],
@@ -130,6 +143,7 @@ def mitterreiter_grid(
     return initialised(network, init)
 
 
+@listed("mitterreiter_5x16", WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1")
 def mitterreiter_5x16(
     *,
     image: tuple[int, int, int],
@@ -157,6 +171,7 @@ def mitterreiter_5x16(
     )
 
 
+@listed("mhsa_stack", WIDE, 10, "mitterreiter2023 §5, Table 3")
 def mhsa_stack(
     *,
     image: tuple[int, int, int],
@@ -195,11 +210,6 @@ def mhsa_stack(
         layers=hidden | {"classes": classes},
         decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
     )
-
-
-rem_multilayer = partial(
-    mitterreiter_grid, prior="zero", squash="hinton", detach="votes", decoder=False
-)
 
 
 def _trunk(image: tuple[int, int, int], channels: int) -> tuple[nn.Module, nn.Module]:

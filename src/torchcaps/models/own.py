@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.limits import check_sides
-from torchcaps.models.preset import Preset
-from torchcaps.models.registry import MODELS
+from torchcaps.models.preset import MODELS, Preset
 from torchcaps.types import Couple, Intervene, Keep, Output
 
 __all__ = [

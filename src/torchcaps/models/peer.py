@@ -51,6 +51,7 @@ from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.preset import SMALL, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.squashing import Squash
 
@@ -62,6 +63,7 @@ N_HIDDEN, D_HIDDEN = 16, 12
 D_PRIMARY, D_CLASS = 8, 16
 
 
+@listed("peer_deep_dynamic", SMALL, 10, "peer2022 §5.3", by_em="peer_deep_em")
 def peer_deep_dynamic(
     *,
     image: tuple[int, int, int],
@@ -95,6 +97,7 @@ def peer_deep_dynamic(
     return initialised(network, init)
 
 
+@listed("peer_deep_em", SMALL, 10, "peer2022 §5.3")
 def peer_deep_em(
     *,
     image: tuple[int, int, int],
@@ -127,6 +130,7 @@ def peer_deep_em(
     )
 
 
+@listed("peer_sign_dynamic", (1, 1, 1), 2, "peer2022 §5.2", by_em="peer_sign_em")
 def peer_sign_dynamic(
     *,
     image: tuple[int, int, int],
@@ -152,6 +156,7 @@ def peer_sign_dynamic(
     )
 
 
+@listed("peer_sign_em", (1, 1, 1), 2, "peer2022 §5.2")
 def peer_sign_em(
     *,
     image: tuple[int, int, int],

@@ -3,15 +3,19 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from torch import nn
 
 from torchcaps.layers import ROUTINGS
 
-__all__ = ["NamedNetwork", "Preset"]
+__all__ = ["CIFAR", "MODELS", "OVERLAID", "SMALL", "WIDE", "NamedNetwork", "Preset", "listed"]
+
+# Images as (channels, height, width): of MNIST, and moved on a larger canvas; two overlaid; CIFAR.
+SMALL, WIDE, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
+Maker = TypeVar("Maker", bound=Callable[..., nn.Module])
 
 
 class NamedNetwork(nn.Module):
@@ -98,3 +102,28 @@ class Preset:
             return []
         names = (name for name, each in sorted(ROUTINGS.items()) if each.gives_activations)
         return [name for name in names if not (name == "em" and self.by_em)]
+
+
+# Every network by its name: each is listed where it is defined.
+MODELS: dict[str, Preset] = {}
+
+
+def listed(
+    name: str,
+    image: tuple[int, int, int],
+    n_classes: int,
+    source: str,
+    *,
+    shared: frozenset[str] = frozenset(),
+    by_em: str = "",
+    **options: Any,
+) -> Callable[[Maker], Maker]:
+    """List in `MODELS` the network that a function makes, or makes with other defaults: `options`.
+    The rest is that of `Preset`."""
+
+    def enter(build: Maker) -> Maker:
+        maker = partial(build, **options) if options else build
+        MODELS[name] = Preset(maker, image, n_classes, source, shared, by_em)
+        return build
+
+    return enter

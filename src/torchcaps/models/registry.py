@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,32 +12,17 @@ from torchcaps.layers import Routing
 from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.layers.routing.base import check_begun
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models import (
-    capsnet,
-    convnets,
-    deepcaps,
-    efficient,
-    gamma,
-    matrix_capsnet,
-    mitterreiter,
-    peer,
-    resnet,
-)
-from torchcaps.models import inverted_capsnet as inverted
 from torchcaps.models.limits import check_sides, check_weights, doubt_order, kernel_that_fits, made
 from torchcaps.models.options import (
-    ITERATES,
-    SQUASHES,
     check_iterations,
     check_option,
     check_routing,
     check_use,
 )
-from torchcaps.models.preset import Preset
+from torchcaps.models.preset import MODELS, Preset
 from torchcaps.models.standardise import Standardise
 
 __all__ = [
-    "MODELS",
     "check_made",
     "check_options",
     "create_model",
@@ -46,110 +30,8 @@ __all__ = [
 ]
 
 
-matrix_capsnet_mnist = partial(
-    matrix_capsnet.matrix_capsnet,
-    iterations=2,
-    variant="gritzman",
-    compete="window",
-    lambda_=0.001,
-    lambda_schedule="constant",
-    norm=True,
-)
-tsai_em_resnet = partial(matrix_capsnet.tsai_em, backbone="resnet")
-tsai_inverted_resnet = partial(inverted.tsai_inverted, backbone="resnet", width=128)
-
-SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
-CIFAR = (3, 32, 32)
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
-
-MODELS: dict[str, Preset] = {
-    # One of a kind
-    "capsnet": Preset(capsnet.capsnet, SMALL, 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
-    "convnet_avg": Preset(convnets.convnet_avg, WIDE, 10, "gu2021 §3.1"),
-    "convnet_fc": Preset(convnets.convnet_fc, WIDE, 10, "gu2021 §3"),
-    "deepcaps": Preset(deepcaps.deepcaps, (3, 64, 64), 10, "rajasegaran2019", ITERATES),
-    "efficient_capsnet": Preset(efficient.efficient_capsnet, SMALL, 10, "mazzia2021"),
-    "efficient_convnet": Preset(efficient.efficient_convnet, SMALL, 10, "ours, a control"),
-    "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
-    "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
-    "matrix_capsnet_mnist": Preset(matrix_capsnet_mnist, SMALL, 10, "hinton2018, gritzman2019"),
-    "resnet18": Preset(resnet.resnet18, CIFAR, 10, "tsai2020 Table 1"),
-    # Gu et al.
-    "gu_aff_capsnet": Preset(capsnet.gu_aff_capsnet, WIDE, 10, "gu2021 §3.1"),
-    "gu_aff_capsnet_dr": Preset(capsnet.gu_aff_capsnet_dr, WIDE, 10, "gu2021 §3.1"),
-    "gu_capsnet": Preset(capsnet.gu_capsnet, WIDE, 10, "gu2021 §3, Table 3"),
-    "gu_capsnet_nor": Preset(capsnet.gu_capsnet_nor, WIDE, 10, "gu2021 §3.1"),
-    "gu_convnet_cr": Preset(convnets.gu_convnet_cr, SMALL, 10, "gu2021 §3.3"),
-    "gu_convnet_cr_sf": Preset(convnets.gu_convnet_cr_sf, SMALL, 10, "gu2021 §3.3"),
-    "gu_convnet_fc_lk": Preset(convnets.gu_convnet_fc_lk, OVERLAID, 10, "gu2021 §3.2"),
-    "gu_convnet_r": Preset(convnets.gu_convnet_r, SMALL, 10, "gu2021 §3.3"),
-    # Mitterreiter et al.
-    "mitterreiter_5x16": Preset(
-        mitterreiter.mitterreiter_5x16, WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1"
-    ),
-    "mitterreiter_grid": Preset(
-        mitterreiter.mitterreiter_grid, WIDE, 10, "mitterreiter2023 §4, appendix", SQUASHES
-    ),
-    "mhsa_stack": Preset(mitterreiter.mhsa_stack, WIDE, 10, "mitterreiter2023 §5, Table 3"),
-    # Peer et al.
-    "peer_deep_dynamic": Preset(
-        peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3", by_em="peer_deep_em"
-    ),
-    "peer_deep_em": Preset(peer.peer_deep_em, SMALL, 10, "peer2022 §5.3"),
-    "peer_sign_dynamic": Preset(
-        peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2", by_em="peer_sign_em"
-    ),
-    "peer_sign_em": Preset(peer.peer_sign_em, (1, 1, 1), 2, "peer2022 §5.2"),
-    # Renzulli et al.
-    "rem_deepcaps": Preset(deepcaps.rem_deepcaps, SMALL, 10, "renzulli2025 §4.2", ITERATES),
-    "rem_dr": Preset(capsnet.rem_dr, SMALL, 10, "renzulli2025 §4.2"),
-    "rem_eff_cifar": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
-    "rem_eff_mnist": Preset(efficient.rem_eff, SMALL, 10, "renzulli2025 §4.3.1"),
-    "rem_eff_norb": Preset(efficient.rem_eff_norb, (2, 48, 48), 5, "renzulli2025 §4.3.1"),
-    "rem_eff_svhn": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
-    "rem_effconv": Preset(efficient.rem_effconv, (3, 128, 128), 10, "renzulli2025 B.1"),
-    "rem_gamma": Preset(gamma.rem_gamma, SMALL, 10, "renzulli2025 §4.2"),
-    "rem_multilayer": Preset(mitterreiter.rem_multilayer, SMALL, 10, "renzulli2025 B.1", SQUASHES),
-    # Tsai et al.
-    "tsai_cnn_c10": Preset(convnets.tsai_cnn, CIFAR, 10, "tsai2020 Table 2"),
-    "tsai_cnn_c100": Preset(convnets.tsai_cnn, CIFAR, 100, "tsai2020 Table 3"),
-    "tsai_dmm_cnn": Preset(convnets.tsai_dmm_cnn, OVERLAID, 10, "tsai2020 Table 12"),
-    "tsai_dmm_cnn_fcpool": Preset(convnets.tsai_dmm_cnn_fcpool, OVERLAID, 10, "tsai2020 §6"),
-    "tsai_dmm_matrix": Preset(inverted.tsai_dmm, OVERLAID, 10, "tsai2020 Table 10"),
-    "tsai_dmm_matrix_42m": Preset(
-        partial(inverted.tsai_dmm, types=64), OVERLAID, 10, "tsai2020 Fig. 5"
-    ),
-    "tsai_dmm_vector": Preset(
-        partial(inverted.tsai_dmm, pose="vector"), OVERLAID, 10, "tsai2020 Table 11"
-    ),
-    "tsai_dmm_vector_dynamic": Preset(
-        inverted.tsai_dmm_vector_dynamic, OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*"
-    ),
-    "tsai_dynamic_resnet_c10": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 10, "tsai2020 A.1"),
-    "tsai_dynamic_resnet_c100": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 100, "tsai2020 A.1"),
-    "tsai_dynamic_simple_c10": Preset(capsnet.tsai_dynamic_simple, CIFAR, 10, "tsai2020 Table 4"),
-    "tsai_dynamic_simple_c100": Preset(capsnet.tsai_dynamic_simple, CIFAR, 100, "tsai2020 Table 5"),
-    "tsai_em_resnet_c10": Preset(tsai_em_resnet, CIFAR, 10, "tsai2020 A.1"),
-    "tsai_em_resnet_c100": Preset(tsai_em_resnet, CIFAR, 100, "tsai2020 A.1"),
-    "tsai_em_simple_c10": Preset(matrix_capsnet.tsai_em, CIFAR, 10, "tsai2020 Table 6"),
-    "tsai_em_simple_c100": Preset(matrix_capsnet.tsai_em, CIFAR, 100, "tsai2020 Table 7"),
-    "tsai_inverted_resnet_c10": Preset(tsai_inverted_resnet, CIFAR, 10, "tsai2020 A.1"),
-    "tsai_inverted_resnet_c100": Preset(
-        partial(inverted.tsai_inverted_c100, backbone="resnet"), CIFAR, 100, "tsai2020 A.1"
-    ),
-    "tsai_inverted_simple_c10": Preset(inverted.tsai_inverted, CIFAR, 10, "tsai2020 Table 8"),
-    "tsai_inverted_simple_c10_d36": Preset(
-        partial(inverted.tsai_inverted, d_pose=36), CIFAR, 10, "tsai2020 §5"
-    ),
-    "tsai_inverted_simple_c10_d64": Preset(
-        partial(inverted.tsai_inverted, d_pose=64), CIFAR, 10, "tsai2020 §5"
-    ),
-    "tsai_inverted_simple_c100": Preset(
-        inverted.tsai_inverted_c100, CIFAR, 100, "tsai2020 Table 9"
-    ),
-    "tsai_resnet18_c100": Preset(resnet.resnet18, CIFAR, 100, "tsai2020 Table 1"),
-}
 
 
 def list_models() -> list[str]:

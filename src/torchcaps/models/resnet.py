@@ -13,10 +13,13 @@ from torch import nn
 
 from torchcaps.layers.backbone import residual_backbone
 from torchcaps.models.convnets import ConvNet
+from torchcaps.models.preset import CIFAR, listed
 
 __all__ = ["resnet18"]
 
 
+@listed("resnet18", CIFAR, 10, "tsai2020 Table 1")
+@listed("tsai_resnet18_c100", CIFAR, 100, "tsai2020 Table 1")
 def resnet18(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = residual_backbone(image[0], (64, 2), (128, 2), (256, 2), (512, 2))
     return ConvNet(

@@ -22,7 +22,8 @@ from torch.nn.parameter import is_lazy
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import InvertedRouting, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.registry import MODELS, make_model
+from torchcaps.models.preset import MODELS
+from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import CHILDREN, SMALLER, adopt_sizes
 
 __all__ = [

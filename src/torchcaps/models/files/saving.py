@@ -29,7 +29,8 @@ from torchcaps.models.files.as_made import (
 )
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
-from torchcaps.models.registry import MODELS, make_model
+from torchcaps.models.preset import MODELS
+from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
 __all__ = ["check_whole", "content_of", "file_of", "load", "load_network", "save"]
