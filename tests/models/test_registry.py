@@ -8,7 +8,7 @@ import torch
 
 from error_text import text_of
 from registries import as_before
-from torchcaps import create_model, list_models
+from torchcaps import create_model, list_models, load, save
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     ROUTINGS,
@@ -158,11 +158,50 @@ def test_an_option_reaches_the_network():
             "width), in training a matter of the data.",
         ),
         (
-            "capsnet",
+            "mhsa_stack",
             {"lambda_schedule": "paper"},
-            "capsnet has no option 'lambda_schedule': it passes on to a routing only the options "
-            "that it has itself; register a class with another default, or give create_model a "
-            "routing as an object.",
+            "mhsa_stack has no option 'lambda_schedule': it passes on to a routing only the "
+            "options that it has itself; register a class with another default, or give "
+            "create_model a routing as an object.",
+        ),
+        (
+            "capsnet",
+            {"lambda_schedule": "growing"},
+            "dynamic routing has no use for lambda_schedule='growing'; leave it out.",
+        ),
+        (
+            "capsnet",
+            {"routing": DynamicRouting(), "prior": "learned"},
+            "a routing that is given as an object has its options already, so prior='learned' "
+            "would do nothing; say it where DynamicRouting(…) is made.",
+        ),
+        (
+            "capsnet",
+            {"squash": "exp"},
+            "capsnet has no option 'squash'; did you mean 'class_squash'? known: primary_squash, "
+            "mask, bias, ….",
+        ),
+        (
+            "capsnet",
+            {"leaky": "y" * 300},
+            f"capsnet takes leaky in at most 200 letters, but it came as '{'y' * 99}….",
+        ),
+        (
+            "matrix_capsnet",
+            {"variance_floor": -0.5},
+            "variance_floor must be a finite number from 0 up, but came as -0.5.",
+        ),
+        (
+            "tsai_inverted_simple_c10",
+            {"prior": "learned"},
+            "tsai_inverted_simple_c10 has no option 'prior': its routing is inverted, which has no "
+            "such option.",
+        ),
+        (
+            "tsai_inverted_simple_c10",
+            {"lambda_": 0.5},
+            "lambda_=0.5 is how sharp activations are, and inverted routing makes none here; leave "
+            "lambda_ out.",
         ),
         (
             "resnet18",
@@ -505,6 +544,54 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     # Told what it knows, spared what it does not.
     assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
     assert out.scores.shape == (2, MODELS[name].n_classes)
+    # Also of what no network has ever heard.
+    with torch.device("meta"):
+        sharp = create_model(name, routing="star", sharpness=0.5)
+    told = {each.sharpness for each in sharp.modules() if isinstance(each, StarRouting)}
+    assert told == {0.5}
+    assert sharp.config["sharpness"] == 0.5
+    assert text_of(lambda: create_model(name, routing="uniform", sharpness=0.5)) == (
+        "uniform routing has no use for sharpness=0.5; leave it out."
+    )
+
+
+SHARP = {"activations": True, "lambda_": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "layer", "found"),
+    [
+        ("capsnet", {"prior": "learned"}, "classes", {"prior": [32, 2]}),
+        ("capsnet", {"leaky": True}, "classes", {"leaky": True}),
+        ("rem_effconv", {"squash": "hinton"}, "conv_1", {"squash": "hinton"}),
+        ("mitterreiter_5x16", {"prior": "zero"}, "hidden_2", {"prior": None}),
+        ("efficient_capsnet", {"prior": "zero"}, "classes", {"prior": None}),
+        (
+            "tsai_inverted_simple_c10",
+            {"activations": True, "lambda_": 0.5},
+            "conv_1",
+            {"lambda_": 0.5},
+        ),
+        ("matrix_capsnet", {"variance_floor": 0.25}, "conv_1", {"variance_floor": 0.25}),
+        ("peer_deep_em", {"variance_floor": 0.25}, "classes", {"variance_floor": 0.25}),
+    ],
+)
+def test_an_option_that_no_network_lists_finds_its_owner(tmp_path, name, options, layer, found):
+    image = (3, 40, 40) if name == "rem_effconv" else (1, 18, 18)
+    model = create_model(name, image=image, n_classes=2, **options)
+    save(model, tmp_path / "net.safetensors")
+    for each in (model, load(tmp_path / "net.safetensors")):
+        routing = each.layers[layer].routing
+        values = {key: getattr(routing, key) for key in found}
+        shapes = {k: list(v.shape) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
+        assert shapes == found
+        assert options.items() <= each.config.items()
+
+
+def test_the_bias_of_em_routing_is_its_layers_where_no_network_lists_it():
+    with torch.device("meta"):
+        model = create_model("tsai_dmm_vector_dynamic", routing="em", bias=True)
+    assert all(layer.vote_bias is not None for layer in model.layers.values())
 
 
 @pytest.mark.drawn(3)

@@ -51,14 +51,12 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
-from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.layers.trunk import WIDTH as MAPS
 from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.preset import CIFAR, SMALL, WIDE, listed
+from torchcaps.models.preset import CIFAR, SMALL, WIDE, hands_on, listed
 from torchcaps.models.stack import routed_by
-from torchcaps.ops.routing import Detach, Normalise
 from torchcaps.ops.squashing import Squash
 
 __all__ = ["capsnet", "tsai_dynamic_resnet"]
@@ -78,16 +76,13 @@ NO_ROUTING: dict[str, Any] = {"routing": "uniform", "normalise": "mean"}
 @listed("rem_dr", SMALL, 10, "renzulli2025 §4.2", detach="votes", decoder=False)
 @listed("tsai_dynamic_simple_c10", CIFAR, 10, "tsai2020 Table 4", decoder=False)
 @listed("tsai_dynamic_simple_c100", CIFAR, 100, "tsai2020 Table 5", decoder=False)
+@hands_on("iterations", "bias", "normalise", "detach", "agreement")
 def capsnet(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
-    normalise: Normalise = "softmax",
-    detach: Detach = "none",
-    agreement: Agreement = 1.0,
     sharing: Sharing = "none",
     kernel: int = 9,
     types: int = 32,
@@ -102,6 +97,7 @@ def capsnet(
     init: Init = "paper",
     decoder: bool = True,
     mask: Mask = "class",
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     maps, n_maps = _trunk(trunk, image[0], kernel, width)
     projection = rectified(LargeConv2d(n_maps, types * d_primary, kernel, stride=2), primary_relu)
@@ -111,19 +107,16 @@ def capsnet(
         maps,
         PrimaryCapsules(projection, d_out=d_primary, squash=primary_squash),
         routing=routing,
-        iterations=iterations,
         bias=bias,
-        normalise=normalise,
-        detach=detach,
-        agreement=agreement,
         sharing=sharing,
         d_class=d_class,
-        class_squash=class_squash,
+        squash=class_squash,
         weight_std=weight_std,
         init=init,
         decoder=Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask)
         if decoder
         else None,
+        **of_routing,
     )
 
 
@@ -141,17 +134,17 @@ def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Mod
 
 @listed("tsai_dynamic_resnet_c10", CIFAR, 10, "tsai2020 A.1")
 @listed("tsai_dynamic_resnet_c100", CIFAR, 100, "tsai2020 A.1")
+@hands_on("iterations", "bias", "agreement")
 def tsai_dynamic_resnet(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
-    agreement: Agreement = 1.0,
     primary_relu: bool = False,
     weight_std: float = 0.1,
     init: Init = "paper",
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     projection = rectified(LargeConv2d(256, 256, 9, stride=2, padding=4), primary_relu)
     return _network(
@@ -160,11 +153,10 @@ def tsai_dynamic_resnet(
         resnet_backbone(image[0], width=256),
         PrimaryCapsules(projection, d_out=8),
         routing=routing,
-        iterations=iterations,
         bias=bias,
-        agreement=agreement,
         weight_std=weight_std,
         init=init,
+        **of_routing,
     )
 
 
@@ -175,29 +167,16 @@ def _network(
     primary: PrimaryCapsules,
     *,
     routing: str,
-    iterations: int,
     bias: bool,
     weight_std: float,
     init: Init,
-    normalise: Normalise = "softmax",
-    detach: Detach = "none",
-    agreement: Agreement = 1.0,
     sharing: Sharing = "none",
     d_class: int = D_CLASS,
-    class_squash: Squash = "hinton",
     decoder: Decoder | None = None,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     grid = (height, width, channels // primary.d_out)
-    chosen = routed_by(
-        routing,
-        bias=bias,
-        iterations=iterations,
-        normalise=normalise,
-        detach=detach,
-        agreement=agreement,
-        squash=class_squash,
-    )
     classes = DenseCapsules(
         n_in=height * width * grid[2],
         d_in=primary.d_out,
@@ -206,7 +185,7 @@ def _network(
         sharing=sharing,
         child_grid=grid,
         weight_std=weight_std,
-        **chosen,
+        **routed_by(routing, bias=bias, **{"squash": "hinton"} | of_routing),
     )
     network = CapsuleNetwork(
         image=image,

@@ -52,7 +52,7 @@ Ambiguities:
 
 import math
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -67,10 +67,9 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
-from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.options import ITERATES
-from torchcaps.models.preset import SMALL, NamedNetwork, listed
+from torchcaps.models.preset import SMALL, NamedNetwork, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
@@ -105,13 +104,13 @@ class DeepCaps(NamedNetwork):
         image: tuple[int, int, int],
         n_classes: int,
         routing: str | Routing,
-        iterations: int,
         bias: bool,
+        iterations: int,
         detach: Detach,
         squash_over: SquashOver,
-        agreement: Agreement,
         weight_std: float,
         decoder: DeconvDecoder | None,
+        **of_routing: Any,
     ):
         super().__init__()
         self.image = image
@@ -136,14 +135,14 @@ class DeepCaps(NamedNetwork):
             squash_over=squash_over,
             detach=detach,
         )
-        chosen = {"detach": detach, "agreement": agreement, "squash": "hinton"}
+        options: dict[str, Any] = {"squash": "hinton", "detach": detach} | of_routing
         classes = DenseCapsules(
             n_in=math.prod(grid_4) + math.prod(grid_3),
             d_in=d_pose,
             n_out=n_classes,
             d_out=D_CLASS,
             weight_std=weight_std,
-            **routed_by(routing, bias=bias, iterations=iterations, **chosen),
+            **routed_by(routing, bias=bias, iterations=iterations, **options),
         )
         self.layers = nn.ModuleDict({"cell_4_skip": skip, "classes": classes})
         self.decoder = decoder
@@ -223,30 +222,27 @@ class DeepCaps(NamedNetwork):
 @listed(
     "rem_deepcaps", SMALL, 10, "renzulli2025 §4.2", shared=ITERATES, detach="votes", decoder=False
 )
+@hands_on("iterations", "bias", "detach", "squash_over", "agreement")
 def deepcaps(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
-    detach: Detach = "none",
     squash_over: SquashOver = "map",
-    agreement: Agreement = 1.0,
     weight_std: float = 0.05,
     decoder: bool = True,
+    **of_routing: Any,
 ) -> DeepCaps:
     return DeepCaps(
         image=image,
         n_classes=n_classes,
         routing=routing,
-        iterations=iterations,
         bias=bias,
-        detach=detach,
         squash_over=squash_over,
-        agreement=agreement,
         weight_std=weight_std,
         decoder=DeconvDecoder(d_in=D_CLASS, image=image) if decoder else None,
+        **of_routing,
     )
 
 

@@ -27,6 +27,7 @@ Ambiguities:
 """
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -41,11 +42,10 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.layers.convolution import WholeMapConv2d
-from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.convnets import ConvNet
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.preset import CIFAR, SMALL, listed
+from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 
@@ -59,31 +59,32 @@ D_PRIMARY, D_CLASS = 8, 16
 @listed("rem_eff_cifar", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
 @listed("rem_eff_svhn", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
 @listed("rem_eff_norb", (2, 48, 48), 5, "renzulli2025 §4.3.1", stereo=True, decoder=False)
+@hands_on("iterations", "bias")
 def efficient_capsnet(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "self_attention",
-    iterations: int = 3,
     bias: bool = False,
     stereo: bool = False,
     init: Init = "paper",
     decoder: bool = True,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
-    """`iterations` and `bias` are for routings that have them."""
     backbone = efficient_norb_backbone(image[0]) if stereo else efficient_backbone(image[0])
     channels, height, width = feature_shape(backbone, image)
     primary = PrimaryCapsules(whole_map(channels, height, width), d_out=D_PRIMARY, squash="exp")
     n_in = channels // D_PRIMARY
     # What [mazzia2021] adds to the attention; the other routings begin as they do by themselves.
     prior = {"prior": "learned"} if routing == "self_attention" else {}
+    options = {"squash": "exp"} | prior | of_routing
     classes = DenseCapsules(
         n_in=n_in,
         d_in=D_PRIMARY,
         n_out=n_classes,
         d_out=D_CLASS,
         weight_std=math.sqrt(2 / (n_in * n_classes * D_PRIMARY)),
-        **routed_by(routing, bias=bias, iterations=iterations, squash="exp", **prior),
+        **routed_by(routing, bias=bias, **options),
     )
     as_published(backbone, primary)
     network = CapsuleNetwork(
@@ -111,25 +112,25 @@ def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet
 
 
 @listed("rem_effconv", (3, 128, 128), 10, "renzulli2025 B.1")
+@hands_on("iterations", "bias", "detach", "agreement")
 def rem_effconv(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
     detach: Detach = "votes",
-    agreement: Agreement = 1.0,
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = False,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     d_pose, types = 16, 16
     backbone = efficient_backbone(image[0], widths=(32, 64, 64, 256), strides=(2, 1, 1, 2))
     depthwise = nn.Conv2d(256, 256, 3, groups=256)
     primary = PrimaryCapsules(depthwise, d_out=d_pose, squash="exp")
     _, height, width = feature_shape(nn.Sequential(backbone, depthwise), image)
-    options = {"iterations": iterations, "squash": "exp", "detach": detach, "agreement": agreement}
+    options = {"squash": "exp", "detach": detach} | of_routing
     windows = ConvCapsules(
         child_grid=(height, width, types),
         d_in=d_pose,

@@ -18,6 +18,8 @@ Ambiguities:
 2. No paper says whether a ReLU precedes the primary squash; `primary_relu`, off as in public code.
 """
 
+from typing import Any
+
 from torch import nn
 
 from torchcaps.layers import (
@@ -30,7 +32,7 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.preset import SMALL, listed
+from torchcaps.models.preset import SMALL, hands_on, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import DetachVotes, Scale
 
@@ -42,12 +44,12 @@ N_HIDDEN = 32
 
 @listed("gamma_capsnet", SMALL, 10, "peer2018")
 @listed("rem_gamma", SMALL, 10, "renzulli2025 §4.2", detach="iterations", decoder=False)
+@hands_on("iterations", "scale", "bias", "detach")
 def gamma_capsnet(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "distance",
-    iterations: int = 3,
     scale: Scale = "batch",
     bias: bool = True,
     detach: DetachVotes = "none",
@@ -55,6 +57,7 @@ def gamma_capsnet(
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = True,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     if routing != "distance" and detach == "iterations":
         # Of rem_gamma, where nobody says otherwise: no other routing holds iterations constant.
@@ -75,11 +78,7 @@ def gamma_capsnet(
             d_in=D_PRIMARY,
             weight_std=weight_std,
             routing=routing,
-            bias=bias,
-            iterations=iterations,
-            scale=scale,
-            detach=detach,
-            squash="hinton",
+            **{"squash": "hinton", "scale": scale, "bias": bias, "detach": detach} | of_routing,
         ),
         decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask="none")
         if decoder

@@ -35,16 +35,14 @@ from torchcaps.layers import (
     LayerNormPrimaryCapsules,
     PrimaryCapsules,
     feature_shape,
-    make_routing,
     resnet_backbone,
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
-from torchcaps.layers.routing.dynamic import Agreement
-from torchcaps.layers.routing.inverted import Start
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
-from torchcaps.models.preset import CIFAR, OVERLAID, listed
+from torchcaps.models.preset import CIFAR, OVERLAID, hands_on, listed
+from torchcaps.models.stack import routed_by
 from torchcaps.types import Grid
 
 __all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted"]
@@ -59,6 +57,16 @@ OF_100: dict[str, Any] = {"width": 128, "d_pose": 36, "hidden": 20}
 @listed("tsai_inverted_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet", width=128)
 @listed("tsai_inverted_simple_c100", CIFAR, 100, "tsai2020 Table 9", **OF_100)
 @listed("tsai_inverted_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet", **OF_100)
+@hands_on(
+    "iterations",
+    "schedule",
+    "layer_norm",
+    "scaled",
+    "activations",
+    "start",
+    "dropout",
+    routing="inverted",
+)
 def tsai_inverted(
     *,
     image: tuple[int, int, int],
@@ -68,14 +76,10 @@ def tsai_inverted(
     types: int = 32,
     d_pose: int = 16,
     hidden: int = 0,
-    iterations: int = 2,
     schedule: Schedule = "concurrent",
-    layer_norm: bool = True,
-    scaled: bool = False,
     activations: bool = False,
-    start: Start = "none",
-    dropout: float = 0.0,
     primary_bias: bool = True,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     """`width` is how many channels the backbone ends with; `hidden` capsules save parameters where
     there are many classes."""
@@ -97,12 +101,8 @@ def tsai_inverted(
         dense=({"hidden": hidden} if hidden else {}) | {"classes": n_classes},
         routing="inverted",
         pose="matrix",
-        iterations=iterations,
-        layer_norm=layer_norm,
-        scaled=scaled,
         activations=activations,
-        start=start,
-        dropout=dropout,
+        **of_routing,
     )
     if activations:
         # The head reads poses alone, so nothing would ever teach the activations of the classes.
@@ -123,6 +123,7 @@ def tsai_inverted(
 @listed("tsai_dmm_matrix", OVERLAID, 10, "tsai2020 Table 10")
 @listed("tsai_dmm_matrix_42m", OVERLAID, 10, "tsai2020 Fig. 5", types=64)
 @listed("tsai_dmm_vector", OVERLAID, 10, "tsai2020 Table 11", pose="vector")
+@hands_on("iterations", "schedule", "layer_norm", "scaled", "start", "dropout", routing="inverted")
 def tsai_dmm(
     *,
     image: tuple[int, int, int],
@@ -130,12 +131,8 @@ def tsai_dmm(
     pose: Pose = "matrix",
     types: int = 16,
     d_pose: int = 64,
-    iterations: int = 2,
     schedule: Schedule = "concurrent",
-    layer_norm: bool = True,
-    scaled: bool = False,
-    start: Start = "none",
-    dropout: float = 0.0,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     below = simple_backbone(image[0], 1024)
     primary = LayerNormPrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
@@ -147,11 +144,7 @@ def tsai_dmm(
         dense={"classes": n_classes},
         routing="inverted",
         pose=pose,
-        iterations=iterations,
-        layer_norm=layer_norm,
-        scaled=scaled,
-        start=start,
-        dropout=dropout,
+        **of_routing,
     )
     return CapsuleNetwork(
         image=image,
@@ -166,6 +159,7 @@ def tsai_dmm(
 
 
 @listed("tsai_dmm_vector_dynamic", OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*")
+@hands_on("iterations", "agreement")
 def tsai_dmm_vector_dynamic(
     *,
     image: tuple[int, int, int],
@@ -173,9 +167,8 @@ def tsai_dmm_vector_dynamic(
     types: int = 16,
     d_pose: int = 64,
     routing: str = "dynamic",
-    iterations: int = 3,
-    agreement: Agreement = 1.0,
     init: Init = "paper",
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     below = simple_backbone(image[0], 1024)
     primary = PrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
@@ -187,9 +180,7 @@ def tsai_dmm_vector_dynamic(
         dense={"classes": n_classes},
         routing=routing,
         pose="vector",
-        iterations=iterations,
-        agreement=agreement,
-        squash="hinton",
+        **{"squash": "hinton"} | of_routing,
     )
     network = CapsuleNetwork(
         image=image,
@@ -209,7 +200,8 @@ def _layers(
     dense: dict[str, int],
     routing: str,
     pose: Pose,
-    **options: float | str,
+    bias: bool = False,
+    **of_routing: Any,
 ) -> dict[str, ConvCapsules | DenseCapsules]:
     """`windows` are 3×3, (types, stride); `dense` layers have so many capsules."""
     layers: dict[str, ConvCapsules | DenseCapsules] = {}
@@ -224,8 +216,8 @@ def _layers(
             kernel=3,
             stride=stride,
             pose=pose,
-            routing=make_routing(routing, **options),
             weight_std=math.sqrt(types / (summed * 9 * grid[2])),
+            **routed_by(routing, bias=bias, **of_routing),
         )
         layers[name], grid = layer, layer.parent_grid
     n_in = math.prod(grid)
@@ -237,8 +229,8 @@ def _layers(
             d_out=d_pose,
             pose=pose,
             child_grid=grid if name == next(iter(dense)) else None,
-            routing=make_routing(routing, **options),
             weight_std=math.sqrt(n_out / (summed * n_in)),
+            **routed_by(routing, bias=bias, **of_routing),
         )
         n_in = n_out
     return layers

@@ -41,8 +41,8 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.preset import CIFAR, SMALL, listed
-from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule
+from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
+from torchcaps.ops.routing import Compete, EMVariant
 
 __all__ = ["matrix_capsnet", "tsai_em"]
 
@@ -62,18 +62,18 @@ D_POSE = 16
     lambda_schedule="constant",
     norm=True,
 )
+@hands_on("iterations", "variant", "compete", "lambda_", "lambda_schedule", routing="em")
 def matrix_capsnet(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     sizes: str = "64-8-16-16",
-    iterations: int = 3,
     variant: EMVariant = "official",
     compete: Compete = "all",
     lambda_: float = 0.01,
-    lambda_schedule: LambdaSchedule = "growing",
     bias: bool = False,
     norm: bool = False,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     a, b, c, d = _four(sizes)
     stem = nn.Conv2d(image[0], a, 5, stride=2)
@@ -93,14 +93,13 @@ def matrix_capsnet(
         nn.Sequential(stem, *([nn.BatchNorm2d(a)] if norm else []), nn.ReLU(inplace=True)),
         primary,
         (c, d),
-        iterations=iterations,
         variant=variant,
         compete=compete,
         # The code cools its class layer four times slower.
         lambdas=(lambda_, lambda_ / 4 if variant == "official" else lambda_),
-        lambda_schedule=lambda_schedule,
         stds={"official": (0.3, 0.01), "gritzman": (1.0, 1.0)}.get(variant, (0.1, 0.1)),
         vote_bias=bias,
+        **of_routing,
     )
 
 
@@ -108,17 +107,18 @@ def matrix_capsnet(
 @listed("tsai_em_simple_c100", CIFAR, 100, "tsai2020 Table 7")
 @listed("tsai_em_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet")
 @listed("tsai_em_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet")
+@hands_on("iterations", "variant", "compete", "lambda_", routing="em")
 def tsai_em(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     backbone: Literal["simple", "resnet"] = "simple",
     iterations: int = 2,
-    variant: EMVariant = "paper",
     compete: Compete = "window",
     lambda_: float = 0.01,
     bias: bool = False,
     weight_std: float = 0.1,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     check_choice("backbone", backbone, ("simple", "resnet"))
     if backbone == "simple":
@@ -136,11 +136,11 @@ def tsai_em(
         primary,
         (types, types),
         iterations=iterations,
-        variant=variant,
         compete=compete,
         lambdas=(lambda_, lambda_),
         stds=(weight_std, weight_std),
         vote_bias=bias,
+        **of_routing,
     )
 
 

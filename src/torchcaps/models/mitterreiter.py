@@ -49,14 +49,12 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.layers.backbone import rectified
-from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import SQUASHES
-from torchcaps.models.preset import SMALL, WIDE, listed
+from torchcaps.models.preset import SMALL, WIDE, hands_on, listed
 from torchcaps.models.stack import dense_stack
-from torchcaps.ops.routing import Detach, EMVariant
 from torchcaps.ops.squashing import Squash
 
 __all__ = ["grid_of_121", "mhsa_stack", "mitterreiter_5x16", "mitterreiter_grid"]
@@ -91,6 +89,17 @@ def grid_of_121() -> tuple[dict[str, Any], ...]:
     detach="votes",
     decoder=False,
 )
+@hands_on(
+    "iterations",
+    "bias",
+    "prior",
+    "squash",
+    "detach",
+    "agreement",
+    "lambda_",
+    "variant",
+    "unit_poses",
+)
 def mitterreiter_grid(
     *,
     image: tuple[int, int, int],
@@ -98,20 +107,15 @@ def mitterreiter_grid(
     widths: str = "16,16,16,16",
     d_pose: int = 8,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
     prior: Literal["zero", "learned"] = "learned",
     squash: Squash = "exp",
-    detach: Detach = "none",
-    agreement: Agreement = 1.0,
-    lambda_: float = 0.01,
-    variant: EMVariant = "paper",
-    unit_poses: bool = False,
     primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
     head: bool = False,
     decoder: bool = True,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     n_primary, *hidden = _counts(widths)
     backbone, projection = _trunk(image, n_primary * d_pose)
@@ -128,14 +132,9 @@ def mitterreiter_grid(
             weight_std=weight_std,
             routing=routing,
             bias=bias,
-            iterations=iterations,
             prior=prior,
             squash=squash,
-            detach=detach,
-            agreement=agreement,
-            lambda_=lambda_,
-            variant=variant,
-            unit_poses=unit_poses,
+            **of_routing,
         ),
         head=nn.Linear(d_pose, 1) if head else None,
         decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
@@ -144,30 +143,29 @@ def mitterreiter_grid(
 
 
 @listed("mitterreiter_5x16", WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1")
+@hands_on("iterations", "bias", "agreement")
 def mitterreiter_5x16(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: bool = False,
-    agreement: Agreement = 1.0,
     primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
     decoder: bool = True,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     return mitterreiter_grid(
         image=image,
         n_classes=n_classes,
         routing=routing,
-        iterations=iterations,
         bias=bias,
-        agreement=agreement,
         primary_relu=primary_relu,
         weight_std=weight_std,
         init=init,
         decoder=decoder,
+        **of_routing,
     )
 
 

@@ -66,12 +66,29 @@ def _why_not(name: str, preset: Preset, option: str) -> str | None:
             return "it has no routed layer whose lengths could be balanced"
         reason = NOT_BALANCED.get(name, NOT_SQUASHED)
         return f'it starts as init="paper" says and cannot do otherwise: {reason}'
-    if preset.routes and option in all_routing_options():
+    otherwise = _says_otherwise(preset, option)
+    if preset.fixed_routing and option in all_routing_options():
+        return f"its routing is {preset.fixed_routing}, which has no such option"
+    if preset.routes and option in all_routing_options() and not otherwise:
         return (
             "it passes on to a routing only the options that it has itself; register a class with "
             "another default, or give create_model a routing as an object"
         )
     return None
+
+
+def _says_otherwise(preset: Preset, option: str) -> bool:
+    """Whether it has the option of its routing by a name that says for which layer it is."""
+    return f"class_{option}" in preset.options
+
+
+def _is_handed_on(preset: Preset, option: str) -> bool:
+    """Whether an option that is not listed is one of its routing, or of any that it may be told."""
+    fixed = preset.fixed_routing
+    known = (
+        frozenset(inspect.signature(ROUTINGS[fixed]).parameters) if fixed else all_routing_options()
+    )
+    return preset.hands_on and option in known and not _says_otherwise(preset, option)
 
 
 def check_option_name(name: str, preset: Preset, option: str) -> None:
@@ -80,7 +97,7 @@ def check_option_name(name: str, preset: Preset, option: str) -> None:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {short(option)} out."
         )
-    if option not in preset.options:
+    if option not in preset.options and not _is_handed_on(preset, option):
         reason = _why_not(name, preset, option)
         explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
         raise TorchcapsError(f"{name} has no option {short(option)}{explanation}.")
@@ -88,6 +105,10 @@ def check_option_name(name: str, preset: Preset, option: str) -> None:
 
 def check_option(name: str, preset: Preset, option: str, value: Any) -> None:
     check_option_name(name, preset, option)
+    if option not in preset.options:
+        # What it may be the routing says.
+        _check_reason(name, option, value)
+        return
     default = preset.options[option]
     if option == "routing" and isinstance(value, Routing):
         return
@@ -109,7 +130,7 @@ def check_option(name: str, preset: Preset, option: str, value: Any) -> None:
             f"{short(value)}{_as_word(option, value, default)}."
         )
     if not preset.is_own:
-        _check_reason(name, option, value, default)
+        _check_reason(name, option, value, f", for example {default!r}")
     least = 0 if default == 0 or option in MAY_BE_NONE else 1
     if type(default) is int and value < least and option not in EXPLAINED:
         raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")
@@ -128,12 +149,12 @@ def _is_whole(value: object) -> bool:
     return type(value) is int
 
 
-def _check_reason(name: str, option: str, value: Any, default: Any) -> None:
+def _check_reason(name: str, option: str, value: Any, example: str = "") -> None:
     """A file from elsewhere may ask for layers without end."""
     if type(value) is str and len(value) > MOST_LETTERS:
         raise TorchcapsError(
-            f"{name} takes {option} in at most {MOST_LETTERS} letters, for example {default!r}, "
-            f"but it came as {short(value)}."
+            f"{name} takes {option} in at most {MOST_LETTERS} letters{example}, but it came as "
+            f"{short(value)}."
         )
     if type(value) is int and abs(value) > MOST:
         raise TorchcapsError(
@@ -193,7 +214,7 @@ def check_use(preset: Preset, options: dict[str, Any]) -> None:
         return
     if not isinstance(routing, str) or routing not in ROUTINGS:
         return
-    for option in set(options) & set(preset.options) - shared:
+    for option in set(options) - shared:
         what = option.removeprefix("class_")  # class_squash
         if options[option] == "iterations" and what == "detach" and routing != "distance":
             raise no_use(routing, option, options[option])
@@ -230,7 +251,8 @@ def _check_together(preset: Preset, options: dict[str, Any]) -> None:
             f"and 128 with a hundred."
         )
     all_options = preset.options | options
-    if "lambda_" in options and all_options.get("routing") == "inverted":
+    routing = all_options.get("routing", preset.fixed_routing)
+    if "lambda_" in options and routing == "inverted" and not all_options.get("activations"):
         raise TorchcapsError(
             f"lambda_={short(options['lambda_'])} is how sharp activations are, and inverted "
             f"routing makes none here; leave lambda_ out."

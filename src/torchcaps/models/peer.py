@@ -47,11 +47,10 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
-from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.preset import SMALL, listed
+from torchcaps.models.preset import SMALL, hands_on, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.squashing import Squash
 
@@ -64,21 +63,20 @@ D_PRIMARY, D_CLASS = 8, 16
 
 
 @listed("peer_deep_dynamic", SMALL, 10, "peer2022 §5.3", by_em="peer_deep_em")
+@hands_on("iterations", "bias", "squash", "agreement")
 def peer_deep_dynamic(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     n_layers: int = 3,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: Bias = "none",
-    squash: Squash = "hinton",
-    agreement: Agreement = 1.0,
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = True,
     width: int = 256,
     primary_relu: bool = False,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     network = _deep(
         image,
@@ -88,16 +86,15 @@ def peer_deep_dynamic(
         width,
         primary_relu,
         routing=routing,
-        iterations=iterations,
         bias=_bias(bias),
-        squash=squash,
-        agreement=agreement,
         weight_std=weight_std,
+        **of_routing,
     )
     return initialised(network, init)
 
 
 @listed("peer_deep_em", SMALL, 10, "peer2022 §5.3")
+@hands_on("iterations", "bias", "unit_poses", "lambda_", "variant", routing="em")
 def peer_deep_em(
     *,
     image: tuple[int, int, int],
@@ -112,6 +109,7 @@ def peer_deep_em(
     decoder: bool = True,
     width: int = 256,
     primary_relu: bool = False,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     return _deep(
         image,
@@ -127,36 +125,35 @@ def peer_deep_em(
         lambda_=_lambda(lambda_, variant, 0.1),
         variant=variant,
         weight_std=weight_std,
+        **of_routing,
     )
 
 
 @listed("peer_sign_dynamic", (1, 1, 1), 2, "peer2022 §5.2", by_em="peer_sign_em")
+@hands_on("iterations", "bias", "squash", "agreement")
 def peer_sign_dynamic(
     *,
     image: tuple[int, int, int],
     n_classes: int,
     n_hidden: int = 20,
     routing: str = "dynamic",
-    iterations: int = 3,
     bias: Bias = "none",
-    squash: Squash = "hinton",
-    agreement: Agreement = 1.0,
     weight_std: float = 0.5,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     return _sign(
         image,
         n_classes,
         n_hidden,
         routing=routing,
-        iterations=iterations,
         bias=_bias(bias),
-        squash=squash,
-        agreement=agreement,
         weight_std=weight_std,
+        **of_routing,
     )
 
 
 @listed("peer_sign_em", (1, 1, 1), 2, "peer2022 §5.2")
+@hands_on("iterations", "bias", "lambda_", "variant", routing="em")
 def peer_sign_em(
     *,
     image: tuple[int, int, int],
@@ -167,6 +164,7 @@ def peer_sign_em(
     lambda_: float = 0.0,
     variant: str = "paper",
     weight_std: float = 0.5,
+    **of_routing: Any,
 ) -> CapsuleNetwork:
     return _sign(
         image,
@@ -178,6 +176,7 @@ def peer_sign_em(
         lambda_=_lambda(lambda_, variant, 1.0),
         variant=variant,
         weight_std=weight_std,
+        **of_routing,
     )
 
 

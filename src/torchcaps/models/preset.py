@@ -3,15 +3,25 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from types import UnionType
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from torch import nn
 
 from torchcaps.layers import ROUTINGS
 
-__all__ = ["CIFAR", "MODELS", "OVERLAID", "SMALL", "WIDE", "NamedNetwork", "Preset", "listed"]
+__all__ = [
+    "CIFAR",
+    "MODELS",
+    "OVERLAID",
+    "SMALL",
+    "WIDE",
+    "NamedNetwork",
+    "Preset",
+    "hands_on",
+    "listed",
+]
 
 # Images as (channels, height, width): of MNIST, and moved on a larger canvas; two overlaid; CIFAR.
 SMALL, WIDE, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
@@ -68,6 +78,17 @@ class Preset:
         """What may be set, with its default."""
         return dict(self._defaults)
 
+    @property
+    def hands_on(self) -> bool:
+        """Whether its routing is given whatever it knows, beside the options that are listed."""
+        kinds = {each.kind for each in self._signature.parameters.values()}
+        return inspect.Parameter.VAR_KEYWORD in kinds and not self.is_own
+
+    @property
+    def fixed_routing(self) -> str:
+        """The routing that is part of what it is; none where it is told one, or has none."""
+        return str(getattr(getattr(self.build, "func", self.build), "fixed_routing", ""))
+
     @cached_property
     def _defaults(self) -> dict[str, Any]:
         parameters = self._signature.parameters.values()
@@ -80,7 +101,8 @@ class Preset:
 
     def words(self, option: str) -> tuple[str, ...]:
         """Between which words an option chooses; none where it is no such choice."""
-        annotation = self._signature.parameters[option].annotation
+        parameter = self._signature.parameters.get(option)
+        annotation = None if parameter is None else parameter.annotation
         kinds = (
             get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
         )
@@ -125,5 +147,44 @@ def listed(
         maker = partial(build, **options) if options else build
         MODELS[name] = Preset(maker, image, n_classes, source, shared, by_em)
         return build
+
+    return enter
+
+
+def hands_on(*names: str, routing: str = "") -> Callable[[Maker], Maker]:
+    """List options that a network hands on to its routing, with the defaults of that routing.
+
+    The function takes them as `**of_routing`, with all else that somebody tells the routing: an
+    option that a routing gets needs no word here.
+
+    Arguments:
+        names: what is listed, in order. An argument that the function has itself is its own matter.
+        routing: of a network whose routing is part of what it is; of others its `routing` by
+            itself, and where that has no such option the first that has.
+    """
+
+    def enter(build: Maker) -> Maker:
+        signature = inspect.signature(build)
+        own = dict(signature.parameters)
+        found = [routing] if routing else [own["routing"].default, *ROUTINGS]
+        known = [inspect.signature(ROUTINGS[each]).parameters for each in found]
+        block = {
+            name: own[name] if name in own else next(k[name] for k in known if name in k)
+            for name in (names if routing else ("routing", *names))
+        }
+        # Where the first of them stands among those of the function, all do.
+        first = next(at for at, name in enumerate(own) if name in block)
+        order = dict.fromkeys([*list(own)[:first], *block, *own])
+        defaults = {name: each.default for name, each in block.items() if name not in own}
+
+        @wraps(build)
+        def make(**chosen: Any) -> nn.Module:
+            return build(**defaults | chosen)
+
+        parameters = [(own | block)[name] for name in order]
+        vars(make).update(
+            __signature__=signature.replace(parameters=parameters), fixed_routing=routing
+        )
+        return cast(Maker, make)
 
     return enter

@@ -37,7 +37,7 @@ def dense_stack(
     d_in: int,
     weight_std: float,
     routing: str | Routing,
-    bias: bool | Literal["odd"] = False,
+    bias: bool | Literal["odd"],
     **options: Any,
 ) -> dict[str, DenseCapsules]:
     """A layer for every name, (capsules, components), each routed by a routing of its own."""
