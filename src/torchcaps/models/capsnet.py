@@ -76,7 +76,7 @@ NO_ROUTING: dict[str, Any] = {"routing": "uniform", "normalise": "mean"}
 @listed("rem_dr", SMALL, 10, "renzulli2025 §4.2", detach="votes", decoder=False)
 @listed("tsai_dynamic_simple_c10", CIFAR, 10, "tsai2020 Table 4", decoder=False)
 @listed("tsai_dynamic_simple_c100", CIFAR, 100, "tsai2020 Table 5", decoder=False)
-@hands_on("iterations", "bias", "normalise", "detach", "agreement")
+@hands_on("iterations bias normalise detach agreement")
 def capsnet(
     *,
     image: tuple[int, int, int],
@@ -134,7 +134,7 @@ def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Mod
 
 @listed("tsai_dynamic_resnet_c10", CIFAR, 10, "tsai2020 A.1")
 @listed("tsai_dynamic_resnet_c100", CIFAR, 100, "tsai2020 A.1")
-@hands_on("iterations", "bias", "agreement")
+@hands_on("iterations bias agreement")
 def tsai_dynamic_resnet(
     *,
     image: tuple[int, int, int],

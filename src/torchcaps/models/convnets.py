@@ -57,7 +57,6 @@ from bisect import bisect_right
 
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
@@ -336,8 +335,6 @@ def tsai_dmm_cnn_fcpool(*, image: tuple[int, int, int], n_classes: int) -> ConvN
 
 def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequential:
     """Convolutions of (width, stride) without padding, a ReLU after each."""
-    if kernel < 1:
-        raise TorchcapsError(f"kernel must be a whole number from 1, but came as {short(kernel)}.")
     blocks: list[nn.Module] = []
     for width, stride in layers:
         blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU(inplace=True)]

@@ -96,7 +96,7 @@ D_CELLS, D_CLASS = (4, 8, 8, 8), 32
 class DeepCaps(NamedNetwork):
     """From images [b, c, h, w] in [0, 1] to lengths of classes, a reconstruction and a trace."""
 
-    routes = True
+    _routes = True
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class DeepCaps(NamedNetwork):
 @listed(
     "rem_deepcaps", SMALL, 10, "renzulli2025 §4.2", shared=ITERATES, detach="votes", decoder=False
 )
-@hands_on("iterations", "bias", "detach", "squash_over", "agreement")
+@hands_on("iterations bias detach squash_over agreement")
 def deepcaps(
     *,
     image: tuple[int, int, int],

@@ -59,7 +59,7 @@ D_PRIMARY, D_CLASS = 8, 16
 @listed("rem_eff_cifar", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
 @listed("rem_eff_svhn", CIFAR, 10, "renzulli2025 §4.3.1", decoder=False)
 @listed("rem_eff_norb", (2, 48, 48), 5, "renzulli2025 §4.3.1", stereo=True, decoder=False)
-@hands_on("iterations", "bias")
+@hands_on("iterations bias")
 def efficient_capsnet(
     *,
     image: tuple[int, int, int],
@@ -112,7 +112,7 @@ def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet
 
 
 @listed("rem_effconv", (3, 128, 128), 10, "renzulli2025 B.1")
-@hands_on("iterations", "bias", "detach", "agreement")
+@hands_on("iterations bias detach agreement")
 def rem_effconv(
     *,
     image: tuple[int, int, int],

@@ -44,7 +44,7 @@ N_HIDDEN = 32
 
 @listed("gamma_capsnet", SMALL, 10, "peer2018")
 @listed("rem_gamma", SMALL, 10, "renzulli2025 §4.2", detach="iterations", decoder=False)
-@hands_on("iterations", "scale", "bias", "detach")
+@hands_on("iterations scale bias detach")
 def gamma_capsnet(
     *,
     image: tuple[int, int, int],

@@ -57,16 +57,7 @@ OF_100: dict[str, Any] = {"width": 128, "d_pose": 36, "hidden": 20}
 @listed("tsai_inverted_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet", width=128)
 @listed("tsai_inverted_simple_c100", CIFAR, 100, "tsai2020 Table 9", **OF_100)
 @listed("tsai_inverted_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet", **OF_100)
-@hands_on(
-    "iterations",
-    "schedule",
-    "layer_norm",
-    "scaled",
-    "activations",
-    "start",
-    "dropout",
-    routing="inverted",
-)
+@hands_on("iterations schedule layer_norm scaled activations start dropout", routing="inverted")
 def tsai_inverted(
     *,
     image: tuple[int, int, int],
@@ -123,7 +114,7 @@ def tsai_inverted(
 @listed("tsai_dmm_matrix", OVERLAID, 10, "tsai2020 Table 10")
 @listed("tsai_dmm_matrix_42m", OVERLAID, 10, "tsai2020 Fig. 5", types=64)
 @listed("tsai_dmm_vector", OVERLAID, 10, "tsai2020 Table 11", pose="vector")
-@hands_on("iterations", "schedule", "layer_norm", "scaled", "start", "dropout", routing="inverted")
+@hands_on("iterations schedule layer_norm scaled start dropout", routing="inverted")
 def tsai_dmm(
     *,
     image: tuple[int, int, int],
@@ -159,7 +150,7 @@ def tsai_dmm(
 
 
 @listed("tsai_dmm_vector_dynamic", OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*")
-@hands_on("iterations", "agreement")
+@hands_on("iterations agreement")
 def tsai_dmm_vector_dynamic(
     *,
     image: tuple[int, int, int],

@@ -21,8 +21,7 @@ from torchcaps.errors import TorchcapsError, short
 __all__ = [
     "LARGEST",
     "MOST",
-    "MOST_LAYERS",
-    "MOST_PIXELS",
+    "check_layers",
     "check_sides",
     "check_weights",
     "doubt_order",
@@ -36,7 +35,6 @@ LARGEST = 4 << 30
 # Of any whole number that a network is made with: a side of an image, its classes, an option.
 MOST = 10**6
 MOST_PIXELS = 1 << 31
-# Layers of capsules, where an option says how many; they are made one by one.
 MOST_LAYERS = 100
 REMEDIES = 3
 
@@ -61,6 +59,15 @@ def check_sides(image: tuple[int, int, int], n_classes: int) -> None:
     if not _is_count(n_classes):
         raise TorchcapsError(
             f"n_classes must be a whole number from 1 to {MOST:,}, but came as {short(n_classes)}."
+        )
+
+
+def check_layers(n_layers: int) -> None:
+    """Refuse fewer layers of capsules than two, and very many, which are made one by one."""
+    if not 2 <= n_layers <= MOST_LAYERS:
+        raise TorchcapsError(
+            f"n_layers counts the primary and the class capsules, so it is 2 to {MOST_LAYERS}, but "
+            f"came as {n_layers}."
         )
 
 

@@ -62,7 +62,7 @@ D_POSE = 16
     lambda_schedule="constant",
     norm=True,
 )
-@hands_on("iterations", "variant", "compete", "lambda_", "lambda_schedule", routing="em")
+@hands_on("iterations variant compete lambda_ lambda_schedule", routing="em")
 def matrix_capsnet(
     *,
     image: tuple[int, int, int],
@@ -107,7 +107,7 @@ def matrix_capsnet(
 @listed("tsai_em_simple_c100", CIFAR, 100, "tsai2020 Table 7")
 @listed("tsai_em_resnet_c10", CIFAR, 10, "tsai2020 A.1", backbone="resnet")
 @listed("tsai_em_resnet_c100", CIFAR, 100, "tsai2020 A.1", backbone="resnet")
-@hands_on("iterations", "variant", "compete", "lambda_", routing="em")
+@hands_on("iterations variant compete lambda_", routing="em")
 def tsai_em(
     *,
     image: tuple[int, int, int],

@@ -50,7 +50,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.backbone import rectified
 from torchcaps.models.initialise import Init, initialised
-from torchcaps.models.limits import MOST_LAYERS
+from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import SQUASHES
 from torchcaps.models.preset import SMALL, WIDE, hands_on, listed
@@ -89,17 +89,7 @@ def grid_of_121() -> tuple[dict[str, Any], ...]:
     detach="votes",
     decoder=False,
 )
-@hands_on(
-    "iterations",
-    "bias",
-    "prior",
-    "squash",
-    "detach",
-    "agreement",
-    "lambda_",
-    "variant",
-    "unit_poses",
-)
+@hands_on("iterations bias prior squash detach agreement lambda_ variant unit_poses")
 def mitterreiter_grid(
     *,
     image: tuple[int, int, int],
@@ -143,7 +133,7 @@ def mitterreiter_grid(
 
 
 @listed("mitterreiter_5x16", WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1")
-@hands_on("iterations", "bias", "agreement")
+@hands_on("iterations bias agreement")
 def mitterreiter_5x16(
     *,
     image: tuple[int, int, int],
@@ -182,11 +172,7 @@ def mhsa_stack(
     decoder: bool = True,
 ) -> CapsuleNetwork:
     """`n_layers` counts the primary and the class capsules."""
-    if not 2 <= n_layers <= MOST_LAYERS:
-        raise TorchcapsError(
-            f"n_layers counts the primary and the class capsules, so it is 2 to {MOST_LAYERS}, but "
-            f"came as {n_layers}."
-        )
+    check_layers(n_layers)
     backbone, projection = _trunk(image, n_capsules * d_pose)
     hidden = {
         f"hidden_{depth}": AttentionCapsules(n=n_capsules, d=d_pose, heads=heads)

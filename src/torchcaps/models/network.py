@@ -51,7 +51,7 @@ class CapsuleNetwork(NamedNetwork):
     3
     """
 
-    routes = True
+    _routes = True
     # Which primary capsules the first layer reads, where some were taken out (`models.smaller`).
     kept_children: Tensor | None
 
@@ -221,7 +221,7 @@ def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
 
 
 def _some(capsules: Capsules, index: Tensor) -> Capsules:
-    """Those of an index."""
+    """Return the capsules at these indices."""
     pose, activation = capsules
     some = None if activation is None else activation.index_select(-1, index)
     return Capsules(pose.index_select(-2, index), some)

@@ -66,29 +66,15 @@ def _why_not(name: str, preset: Preset, option: str) -> str | None:
             return "it has no routed layer whose lengths could be balanced"
         reason = NOT_BALANCED.get(name, NOT_SQUASHED)
         return f'it starts as init="paper" says and cannot do otherwise: {reason}'
-    otherwise = _says_otherwise(preset, option)
     if preset.fixed_routing and option in all_routing_options():
         return f"its routing is {preset.fixed_routing}, which has no such option"
-    if preset.routes and option in all_routing_options() and not otherwise:
+    is_named = f"class_{option}" in preset.options
+    if preset.routes and option in all_routing_options() and not is_named:
         return (
             "it passes on to a routing only the options that it has itself; register a class with "
             "another default, or give create_model a routing as an object"
         )
     return None
-
-
-def _says_otherwise(preset: Preset, option: str) -> bool:
-    """Whether it has the option of its routing by a name that says for which layer it is."""
-    return f"class_{option}" in preset.options
-
-
-def _is_handed_on(preset: Preset, option: str) -> bool:
-    """Whether an option that is not listed is one of its routing, or of any that it may be told."""
-    fixed = preset.fixed_routing
-    known = (
-        frozenset(inspect.signature(ROUTINGS[fixed]).parameters) if fixed else all_routing_options()
-    )
-    return preset.hands_on and option in known and not _says_otherwise(preset, option)
 
 
 def check_option_name(name: str, preset: Preset, option: str) -> None:
@@ -97,7 +83,7 @@ def check_option_name(name: str, preset: Preset, option: str) -> None:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {short(option)} out."
         )
-    if option not in preset.options and not _is_handed_on(preset, option):
+    if option not in preset.options and not preset.hands_on(option):
         reason = _why_not(name, preset, option)
         explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
         raise TorchcapsError(f"{name} has no option {short(option)}{explanation}.")

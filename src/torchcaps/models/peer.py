@@ -38,7 +38,6 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from torchcaps._checks import check_choice
-from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     Decoder,
     PrimaryCapsules,
@@ -48,11 +47,10 @@ from torchcaps.layers import (
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
-from torchcaps.models.limits import MOST_LAYERS
+from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
 from torchcaps.models.stack import dense_stack
-from torchcaps.ops.squashing import Squash
 
 __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]
 
@@ -63,7 +61,7 @@ D_PRIMARY, D_CLASS = 8, 16
 
 
 @listed("peer_deep_dynamic", SMALL, 10, "peer2022 §5.3", by_em="peer_deep_em")
-@hands_on("iterations", "bias", "squash", "agreement")
+@hands_on("iterations bias squash agreement")
 def peer_deep_dynamic(
     *,
     image: tuple[int, int, int],
@@ -94,7 +92,7 @@ def peer_deep_dynamic(
 
 
 @listed("peer_deep_em", SMALL, 10, "peer2022 §5.3")
-@hands_on("iterations", "bias", "unit_poses", "lambda_", "variant", routing="em")
+@hands_on("iterations bias unit_poses lambda_ variant", routing="em")
 def peer_deep_em(
     *,
     image: tuple[int, int, int],
@@ -130,7 +128,7 @@ def peer_deep_em(
 
 
 @listed("peer_sign_dynamic", (1, 1, 1), 2, "peer2022 §5.2", by_em="peer_sign_em")
-@hands_on("iterations", "bias", "squash", "agreement")
+@hands_on("iterations bias squash agreement")
 def peer_sign_dynamic(
     *,
     image: tuple[int, int, int],
@@ -153,7 +151,7 @@ def peer_sign_dynamic(
 
 
 @listed("peer_sign_em", (1, 1, 1), 2, "peer2022 §5.2")
-@hands_on("iterations", "bias", "lambda_", "variant", routing="em")
+@hands_on("iterations bias lambda_ variant", routing="em")
 def peer_sign_em(
     *,
     image: tuple[int, int, int],
@@ -198,11 +196,7 @@ def _deep(
     primary_relu: bool,
     **options: Any,
 ) -> CapsuleNetwork:
-    if not 2 <= n_layers <= MOST_LAYERS:
-        raise TorchcapsError(
-            f"n_layers counts the primary and the class capsules, so it is 2 to {MOST_LAYERS}, but "
-            f"came as {n_layers}."
-        )
+    check_layers(n_layers)
     backbone = sabour_backbone(image[0], width=width)
     projection = rectified(LargeConv2d(width, 256, 9, stride=2), primary_relu)
     primary = PrimaryCapsules(projection, d_out=D_PRIMARY)

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_o
 from torch import nn
 
 from torchcaps.layers import ROUTINGS
+from torchcaps.layers.routing.table import all_routing_options
+from torchcaps.models.stack import routing_options
 
 __all__ = [
     "CIFAR",
@@ -33,7 +35,7 @@ class NamedNetwork(nn.Module):
 
     config: Any
     # Whether any of its layers is routed.
-    routes: ClassVar[bool] = False
+    _routes: ClassVar[bool] = False
     # `files.refit.reset_classes`, which makes networks by name, so that no network can import it.
     _refit: ClassVar[Callable[[Any, int], tuple[str, ...]]]
 
@@ -79,15 +81,17 @@ class Preset:
         return dict(self._defaults)
 
     @property
-    def hands_on(self) -> bool:
-        """Whether its routing is given whatever it knows, beside the options that are listed."""
-        kinds = {each.kind for each in self._signature.parameters.values()}
-        return inspect.Parameter.VAR_KEYWORD in kinds and not self.is_own
-
-    @property
     def fixed_routing(self) -> str:
         """The routing that is part of what it is; none where it is told one, or has none."""
         return str(getattr(getattr(self.build, "func", self.build), "fixed_routing", ""))
+
+    def hands_on(self, option: str) -> bool:
+        """Whether an option that is not listed is one of its routing, or of one it may be told."""
+        known = routing_options(self.fixed_routing) if self.fixed_routing else all_routing_options()
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in self._signature.parameters.values())
+        # A class_squash is the squash of the routing, by another name.
+        is_named = f"class_{option}" in self._defaults
+        return takes_all and not self.is_own and option in known and not is_named
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
@@ -114,7 +118,7 @@ class Preset:
     def routes(self) -> bool:
         """Whether any of its layers is routed."""
         made = self._signature.return_annotation
-        return isinstance(made, type) and issubclass(made, NamedNetwork) and made.routes
+        return isinstance(made, type) and issubclass(made, NamedNetwork) and made._routes
 
     @property
     def routings(self) -> list[str]:
@@ -151,14 +155,15 @@ def listed(
     return enter
 
 
-def hands_on(*names: str, routing: str = "") -> Callable[[Maker], Maker]:
+def hands_on(names: str, *, routing: str = "") -> Callable[[Maker], Maker]:
     """List options that a network hands on to its routing, with the defaults of that routing.
 
     The function takes them as `**of_routing`, with all else that somebody tells the routing: an
     option that a routing gets needs no word here.
 
     Arguments:
-        names: what is listed, in order. An argument that the function has itself is its own matter.
+        names: what is listed, in order, with blanks between. An argument that the function has
+            itself stays its own.
         routing: of a network whose routing is part of what it is; of others its `routing` by
             itself, and where that has no such option the first that has.
     """
@@ -170,7 +175,7 @@ def hands_on(*names: str, routing: str = "") -> Callable[[Maker], Maker]:
         known = [inspect.signature(ROUTINGS[each]).parameters for each in found]
         block = {
             name: own[name] if name in own else next(k[name] for k in known if name in k)
-            for name in (names if routing else ("routing", *names))
+            for name in (names if routing else f"routing {names}").split()
         }
         # Where the first of them stands among those of the function, all do.
         first = next(at for at, name in enumerate(own) if name in block)

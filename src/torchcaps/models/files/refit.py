@@ -43,9 +43,8 @@ def take_fitting(network: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, 
 def say_what_is_new(
     whose: str, new: tuple[str, ...], network: nn.Module, state: Mapping[str, Tensor]
 ) -> None:
-    """Tell it on standard error, as long as nobody sets up logging otherwise: of weights of another
-    network, few of which fit, too. What the network has no place for may be what it saw images
-    through, so that is told as well."""
+    """Name on standard error what is made new, unless somebody sets up logging otherwise. Unused
+    tensors of the file are named too; they may be its backbone."""
     own = network.state_dict()
     left = [name for name in state if name not in own]
     said = []
