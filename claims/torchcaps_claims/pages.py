@@ -17,8 +17,8 @@ from torchcaps.train.digests import write_whole
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.comparable import SHORT
-from torchcaps_claims.remarks import JUDGED_OTHERWISE, REMARKS
 from torchcaps_claims.result import Result, results
+from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
 __all__ = ["TITLES", "decided", "overview", "page", "write_pages"]
@@ -30,6 +30,8 @@ TITLES = {
     "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
     "renzulli2025": "Capsule Networks Do Not Need to Model Everything",
 }
+# By the id of the claim.
+REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "judged_otherwise"))
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")

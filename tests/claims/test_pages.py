@@ -18,6 +18,8 @@ from torchcaps_claims.judges.mitterreiter import STATED
 from torchcaps_claims.pages import (
     BEGIN,
     END,
+    JUDGED_OTHERWISE,
+    REMARKS,
     decided,
     ours,
     overview,
@@ -28,7 +30,6 @@ from torchcaps_claims.pages import (
 )
 from torchcaps_claims.plans.peer import SIGN_OPEN
 from torchcaps_claims.questions import write_questions
-from torchcaps_claims.remarks import JUDGED_OTHERWISE, REMARKS
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"

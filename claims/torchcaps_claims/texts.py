@@ -1,0 +1,15 @@
+"""The words of generated pages, which are data: TOML beside the rows of the papers."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+__all__ = ["read_texts"]
+
+HERE = Path(__file__).parent
+
+
+def read_texts(name: str) -> dict[str, Any]:
+    """Read NAME.toml. A wheel holds the file beside this module, a clone beside the package."""
+    folder = HERE if (HERE / f"{name}.toml").is_file() else HERE.parent
+    return tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
