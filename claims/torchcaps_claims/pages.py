@@ -6,12 +6,14 @@ Everything is a function of claims and records, so the same records give the sam
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 from urllib.parse import quote
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.report.template import template
 from torchcaps.study.record import Record, read_records
 from torchcaps.train.digests import write_whole
 from torchcaps.train.protocols import PROTOCOLS
@@ -21,7 +23,7 @@ from torchcaps_claims.result import Result, results
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
-__all__ = ["TITLES", "decided", "overview", "page", "write_pages"]
+__all__ = ["TITLES", "decided", "overview", "page", "render", "write_pages"]
 
 TITLES = {
     "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
@@ -36,6 +38,7 @@ REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
 NEVER = ("cited", "not testable")
+WAITING = ("not run", "tested")
 BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
 # Where records lie as seen from a page, and pages as seen from the README.
 TO_EVIDENCE, TO_PAGES = "../../evidence", "docs/claims"
@@ -48,29 +51,24 @@ def write_pages(
     """Write the page of each paper, that of the statements that are decided, and the overview
     between its markers in the README. Refused where there are no records: their pages would say
     that nothing was ever judged."""
-    _check_has_records(evidence)
-    found = results(evidence)
-    with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
-    Path(out).mkdir(parents=True, exist_ok=True)
-    to_evidence, written = way(out, evidence), []
-    for paper in PAPERS:
-        path = Path(out) / f"{paper}.md"
-        of_paper = [each for each in found if each.claim.paper == paper]
-        write_whole(path, page(paper, of_paper, to_evidence))
-        written.append(path)
-    written.append(Path(out) / "decided.md")
-    write_whole(written[-1], decided(found))
-    write_whole(Path(readme), with_overview)
-    return [*written, Path(readme)]
-
-
-def _check_has_records(evidence: str | os.PathLike[str]) -> None:
-    """Refuse a folder of no records, which is often one that is not there."""
     if not read_records(evidence):
         raise TorchcapsError(
             f"there is no record in {evidence}, so every page would lose its verdicts; name the "
             f"folder of the records: --evidence FOLDER on the command line."
         )
+    found = results(evidence)
+    with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
+    Path(out).mkdir(parents=True, exist_ok=True)
+    texts = {
+        Path(out) / f"{paper}.md": page(
+            paper, [each for each in found if each.claim.paper == paper], way(out, evidence)
+        )
+        for paper in PAPERS
+    }
+    texts |= {Path(out) / "decided.md": decided(found), Path(readme): with_overview}
+    for path, text in texts.items():
+        write_whole(path, text)
+    return [*texts]
 
 
 def way(folder: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
@@ -80,18 +78,27 @@ def way(folder: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
 
 def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
     """The page of one paper, in Markdown."""
+    counts = Counter({"not judged yet": 0})
+    counts.update("not judged yet" if e.status in WAITING else e.status for e in found)
     judged = [each for each in found if each.verdict is not None]
-    return "\n".join(
-        (
-            f"# {TITLES[paper]} [{paper}]",
-            "",
-            f"{MADE}It shows the {len(judged)} of {len(found)} claims that have a verdict;",
-            "[verdicts](../verdicts.md) says what the words mean and how a verdict is found.",
-            "",
-            *_counts(found),
-            *_judged(judged, to_evidence),
-            *_open([each for each in found if each.verdict is None]),
-        )
+    waiting: dict[str, list[Result]] = {}
+    for each in found:
+        if each.verdict is None:
+            waiting.setdefault(each.claim.where, []).append(each)
+    return render(
+        "paper.md",
+        title=TITLES[paper],
+        paper=paper,
+        found=found,
+        judged=judged,
+        counts=sorted(counts.items(), key=lambda each: (-each[1], each[0])),
+        # The last section is of what stands in no table.
+        tables=sorted({x.claim.table for x in judged}, key=lambda n: (n is None, n)),
+        waiting=[
+            (where, len(rows), "; ".join(sorted({*map(_why, rows)})))
+            for where, rows in waiting.items()
+        ],
+        to_evidence=to_evidence,
     )
 
 
@@ -99,63 +106,36 @@ def decided(found: Sequence[Result]) -> str:
     """The sentences of the papers that came out one way or the other, in Markdown."""
     statements = [each for each in found if each.claim.states]
     sentences = _those(statements, STANDS + FALLS)
-    trained = [each for each in sentences if not each.is_untrained]
-    untrained = [each for each in sentences if each.is_untrained]
-    return "\n".join(
-        (
-            "# Which statements stand",
-            "",
-            f"{MADE}It shows the {len(sentences)} of",
-            f"{len(statements)} sentences of the papers that are decided: they hold, or they fail.",
-            "The page of a paper says by which number and records, and what was done otherwise.",
-            "",
-            f"## {len(trained)} by trained networks",
-            "",
-            "*Reduced* networks are smaller than the paper's, or trained for less long.",
-            "",
-            "| verdict | it says | paper | networks |",
-            "|---|---|---|---|",
-            *(_sentence(x, "reduced" if x.is_reduced else "the paper's") for x in trained),
-            "",
-            f"## {len(untrained)} by theory, counts and tests",
-            "",
-            "| verdict | it says | paper |",
-            "|---|---|---|",
-            *(_sentence(each) for each in untrained),
-            "",
-        )
+    return render(
+        "decided.md",
+        statements=statements,
+        trained=[each for each in sentences if not each.is_untrained],
+        untrained=[each for each in sentences if each.is_untrained],
     )
-
-
-def _sentence(each: Result, *more: str) -> str:
-    paper = each.claim.paper
-    return _cells(f"**{each.status}**", says(each.claim), f"[{paper}]({paper}.md)", *more)
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
     """One line a paper: how many of its claims stand, fall, or are open; of those that stand or
     fall, how many by trained networks; and in brackets how many of these rest on runs that are
     smaller than the paper's."""
-    lines = [
-        "| paper | claims | stand | by training | fall | by training | undecided | not judged yet "
-        "| cannot be judged |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for paper in PAPERS:
-        of_paper = [each for each in found if each.claim.paper == paper]
-        lines.append(f"| [{paper}]({to_pages}/{paper}.md) | {_shares(of_paper)} |")
-    lines.append(f"| all | {_shares(found)} |")
-    return "\n".join(lines)
+    papers = {name: _shares([x for x in found if x.claim.paper == name]) for name in PAPERS}
+    return render("overview.md", papers=papers, all=_shares(found), to_pages=to_pages)
 
 
-def _shares(found: Sequence[Result]) -> str:
+def render(name: str, **context: Any) -> str:
+    """Fill a template, which may ask for a part of a result in words."""
+    words = {each.__name__: each for each in (says, published, ours, protocol, links)}
+    return template(name, "torchcaps_claims").render(made=MADE, **words, **context)
+
+
+def _shares(found: Sequence[Result]) -> list[str]:
     words = (STANDS, FALLS, ("undecided",), NEVER)
     stand, fall, undecided, never = (_those(found, each) for each in words)
     waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
     by_training = ([each for each in rows if not each.is_untrained] for rows in (stand, fall))
     stand_trained, fall_trained = map(_count, by_training)
     counts = (len(found), len(stand), stand_trained, len(fall), fall_trained, _count(undecided))
-    return " | ".join(map(str, (*counts, waiting, len(never))))
+    return [*map(str, (*counts, waiting, len(never)))]
 
 
 def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
@@ -182,50 +162,6 @@ def _put_between(path: Path, text: str) -> str:
     before, _, rest = whole.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
-
-
-def _counts(found: Sequence[Result]) -> Iterator[str]:
-    counts = Counter(each.status for each in found)
-    counts["not judged yet"] = counts.pop("not run", 0) + counts.pop("tested", 0)
-    yield "| verdict | claims |"
-    yield "|---|---|"
-    for status, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
-        yield f"| {status} | {count} |"
-    yield ""
-
-
-def _judged(judged: Sequence[Result], to_evidence: str) -> Iterator[str]:
-    """A section a table of the paper, and one for everything else."""
-    tables = sorted({each.claim.table for each in judged if each.claim.table is not None})
-    for number in (*tables, None):
-        rows = [each for each in judged if each.claim.table == number]
-        if not rows:
-            continue
-        yield "## Text, figures and theorems" if number is None else f"## Table {number}"
-        yield ""
-        place = "" if number is not None else " place |"
-        yield f"|{place} claim | published | ours | verdict | protocol | record |"
-        yield f"|{'---|' if place else ''}---|---|---|---|---|---|"
-        for each in rows:
-            yield _row(each, to_evidence, with_place=bool(place))
-        yield ""
-
-
-def _row(each: Result, to_evidence: str, *, with_place: bool) -> str:
-    cells = (
-        *([each.claim.where] if with_place else []),
-        f"`{each.claim.id}` {says(each.claim)}",
-        published(each.claim),
-        ours(each),
-        f"**{each.status}**",
-        protocol(each),
-        links(each, to_evidence),
-    )
-    return _cells(*cells)
-
-
-def _cells(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
 
 def says(claim: Claim) -> str:
@@ -326,23 +262,6 @@ def links(each: Result, to_evidence: str) -> str:
 def _is_told(name: str, value: object) -> bool:
     """Conditions that tell one row of a table from another, and not how all were trained."""
     return isinstance(value, str | int | float) and not name.endswith(("_source", "_assumed"))
-
-
-def _open(waiting: Sequence[Result]) -> Iterator[str]:
-    if not waiting:
-        return
-    yield "## Without a verdict"
-    yield ""
-    yield "`torchcaps study claims --json` lists them one by one."
-    yield ""
-    yield "| place | claims | why |"
-    yield "|---|---|---|"
-    places: dict[str, list[Result]] = {}
-    for each in waiting:
-        places.setdefault(each.claim.where, []).append(each)
-    for where, rows in places.items():
-        yield f"| {where} | {len(rows)} | {'; '.join(sorted({_why(each) for each in rows}))} |"
-    yield ""
 
 
 def _why(each: Result) -> str:

@@ -1,4 +1,4 @@
-"""Where pages come from: templates that escape what they are given and miss nothing silently."""
+"""Where pages come from: templates that miss nothing silently."""
 
 from importlib import resources
 
@@ -10,10 +10,10 @@ __all__ = ["template"]
 
 
 def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
-    """A template of a package, in its folder `templates`."""
+    """A template of a package, in its folder `templates`; HTML escapes what it is given."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _text(package, name)),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
