@@ -3,57 +3,121 @@ missing. Everything is a function of claims and records."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record, read_records
 from torchcaps.train.digests import write_whole
-from torchcaps_claims.asked import QUESTIONS, Question
-from torchcaps_claims.families import gains_of, lines_of_families, sentence_of
+from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES, TEXTS, Family, Question
 from torchcaps_claims.judges import JUDGES
-from torchcaps_claims.pages import MADE, STANDS, links, ours, protocol, way
+from torchcaps_claims.pages import STANDS, render, way
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.svg import Dot, draw_dots
-from torchcaps_claims.variants import (
-    Difference,
-    Variants,
-    deaths_of,
-    decision_of,
-    differences_of,
-    lines_of,
-    sides_of,
-)
-from torchcaps_claims.verdict import StatementVerdict
+from torchcaps_claims.variants import Difference, Rows, Section, in_brackets, listed
+from torchcaps_claims.verdict import LEAST_SEEDS, StatementVerdict
 
 __all__ = ["write_questions"]
 
-
 DECIDED = ("holds", "fails")
+# A network that routes, beside its twin, and what routing gains.
+Gain = tuple[Family, Rows, Difference]
 
 
 def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
     """Write a page a question, and a picture where a record speaks of it; return the paths."""
     found = {each.claim.id: each for each in results(evidence)}
     records = read_records(evidence)
+    studies = {name: Rows(variants, records) for name, variants in STUDIES.items()}
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     to_evidence, written = way(folder, evidence), []
     for name, question in QUESTIONS.items():
         rows = [found[claim] for claim in question.answers]
-        picture = _picture(rows, question, records)
-        if picture is not None:
-            written.append(folder / f"{name}.svg")
-            write_whole(written[-1], picture)
+        gains = gains_of(FAMILIES, records) if name == TEXTS["families"]["question"] else []
+        own = [studies[each] for each in question.own]
+        sections = (families_of(gains, to_evidence), *(each.section(to_evidence) for each in own))
+        picture = folder / f"{name}.svg"
+        dots = [*_dots(rows, gains, own)]
+        if dots:
+            axis = {"low": -1.0, "high": 1.0, "mark": 0.0}
+            write_whole(picture, draw_dots(dots, label="from the threshold", **axis))
+            written.append(picture)
         else:
-            (folder / f"{name}.svg").unlink(missing_ok=True)
+            picture.unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
-        statements = [_row(question, each, to_evidence) for each in rows]
-        own = [*lines_of_families(question.families, records, to_evidence)]
-        own += [line for each in question.own for line in lines_of(each, records, to_evidence)]
-        answer = "\n\n".join(_answers(question, rows, records))
-        page = _page(question, answer, rows, (*statements, "", *own), picture and written[-2].name)
-        write_whole(written[-1], "\n".join(page))
+        page = render(
+            "question.md",
+            question=question,
+            answers=[*_answers(question, rows, gains, studies)],
+            picture=picture.name if dots else None,
+            rows=rows,
+            sections=[each for each in sections if each is not None],
+            missing={x.claim.id: _missing(x) for x in rows if x.status not in DECIDED},
+            to_evidence=to_evidence,
+        )
+        write_whole(written[-1], page)
     return written
+
+
+def gains_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[Gain]:
+    """By how much each network lies above its twin, of those that share three seeds or more; sides
+    are those of intervals that hold together for all.
+
+    Arguments:
+        families: the networks.
+        records: all records by their hash.
+    """
+    pairs = [(family, Rows(family.variants, records)) for family in families]
+    there = [
+        (family, rows)
+        for family, rows in pairs
+        for _, gain in rows.differences()
+        if gain.interval.n >= LEAST_SEEDS
+    ]
+    return [
+        (family, rows, gain)
+        for family, rows in there
+        for _, gain in rows.differences(beside=len(there))
+    ]
+
+
+def families_of(gains: Sequence[Gain], evidence: str) -> Section | None:
+    """One table of all networks beside their twins; nothing without records.
+
+    Arguments:
+        gains: of `gains_of`.
+        evidence: where the folder of records lies, as seen from the page.
+    """
+    head = ("network", "routing", "images", "routed", "not routed", "routing gains", "records")
+    table = []
+    for family, rows, gain in gains:
+        accuracy = rows.variants.columns[0]._replace(is_compared=False)
+        twins = sorted(rows.all, key=lambda row: row is rows.base)
+        table.append(
+            (
+                family.network,
+                family.routing,
+                family.images,
+                *(in_brackets(rows.interval(x, accuracy), x.record.measured) for x in twins),
+                in_brackets(gain.interval, gain.interval.n),
+                ", ".join(row.link(evidence) for row in twins),
+            )
+        )
+    said = sentence_of(gains)
+    title, says = TEXTS["families"]["title"], TEXTS["families"]["says"]
+    return Section(title, says, head, table, [said]) if said else None
+
+
+def sentence_of(gains: Sequence[Gain]) -> str | None:
+    """Where routing gains, where it loses, and where neither is certain."""
+    words = {"above": "gains in", "below": "loses in", None: "makes no certain difference in"}
+    said = []
+    for side, verb in words.items():
+        networks = [family.network for family, _, gain in gains if gain.side == side]
+        said += [f"{verb} {listed(networks)}"] if networks else []
+    wider = f"s, widened so that all {len(gains)} hold together" if len(gains) > 1 else ""
+    return f"Routing {'; '.join(said)} (95 % interval{wider})." if said else None
 
 
 def anchor(title: str) -> str:
@@ -62,31 +126,31 @@ def anchor(title: str) -> str:
 
 
 def _answers(
-    question: Question, rows: Sequence[Result], records: Mapping[str, Record]
+    question: Question, rows: Sequence[Result], gains: Sequence[Gain], studies: Mapping[str, Rows]
 ) -> Iterator[str]:
     """What networks of ours say in a sentence, what the papers' statements do, and the numbers."""
     for each in question.plain:
-        if each.needs <= sides_of(each.variants, records):
+        if each.needs <= studies[each.of].sides():
             yield each.says
     yield answer_of(question, rows)
-    families = sentence_of(question.families, records)
-    if families:
-        yield f"[{question.families.title}](#{anchor(question.families.title)}): {families}"
+    if families := sentence_of(gains):
+        title = TEXTS["families"]["title"]
+        yield f"[{title}](#{anchor(title)}): {families}"
     numbers = [
-        *((f"[{each.title}]", each, decision_of(each, records)) for each in question.own),
-        *((f"Dead capsules in [{e.title}]", e, deaths_of(e, records)) for e in question.dying),
+        *(("", name, studies[name].decision()) for name in question.own),
+        *(("Dead capsules in ", name, studies[name].deaths()) for name in question.dying),
     ]
-    said = [f"- {title}({_place(x, question)}): {says}" for title, x, says in numbers if says]
+    said = [f"- {what}{_link(name, question)}: {says}" for what, name, says in numbers if says]
     if said:
         yield "By networks of ours:"
         yield from said
 
 
-def _place(variants: Variants, question: Question) -> str:
-    """Where the table of a study is, as seen from the page of a question."""
-    pages = (name for name, each in QUESTIONS.items() if variants in each.own)
-    page = "" if variants in question.own else f"{next(pages)}.md"
-    return f"{page}#{anchor(variants.title)}"
+def _link(study: str, question: Question) -> str:
+    """To the table of a study, as seen from the page of a question."""
+    pages = (f"{name}.md" for name, each in QUESTIONS.items() if study in each.own)
+    title = STUDIES[study].title
+    return f"[{title}]({'' if study in question.own else next(pages)}#{anchor(title)})"
 
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:
@@ -120,54 +184,6 @@ def _side_of(question: Question, each: Result) -> str:
     return "no" if for_it == "yes" else "yes"
 
 
-def _page(
-    question: Question,
-    answer: str,
-    rows: Sequence[Result],
-    tables: Iterable[str],
-    picture: str | None,
-) -> Iterator[str]:
-    yield f"# {question.title}"
-    yield ""
-    yield f"{MADE}{question.says}"
-    yield ""
-    yield answer
-    yield ""
-    if picture:
-        yield f"![Each mean with its 95 % interval, from its threshold]({picture})"
-        yield ""
-        yield (
-            "Right of the line is what a statement claims, or, of networks of ours, what lies "
-            "above the one that they are compared with. Every row has a scale of its own. The word "
-            "beside a row goes by a wider interval than the picture where several networks are "
-            "compared at once, so that all hold together."
-        )
-        yield ""
-    yield "| statement | if it holds | verdict | ours | protocol | records |"
-    yield "|---|---|---|---|---|---|"
-    yield from tables
-    waiting = [each for each in rows if each.status not in DECIDED]
-    if waiting:
-        yield f"## What is missing for {len(waiting)} of them"
-        yield ""
-        for each in waiting:
-            yield f"- `{each.claim.id}`: {_missing(each)}"
-        yield ""
-
-
-def _row(question: Question, each: Result, to_evidence: str) -> str:
-    has_verdict = each.verdict is not None
-    cells = (
-        f"`{each.claim.id}` {each.claim.statement}",
-        question.answers[each.claim.id],
-        f"**{each.status}**" if has_verdict else "not judged yet",
-        ours(each) if has_verdict else "",
-        protocol(each) if has_verdict else "",
-        links(each, to_evidence) if has_verdict else "",
-    )
-    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
-
-
 def _missing(each: Result) -> str:
     least = each.claim.conditions["n_seeds_min"]
     if each.claim.id not in JUDGES:
@@ -189,40 +205,26 @@ def _missing(each: Result) -> str:
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 
-def _picture(
-    rows: Sequence[Result], question: Question, records: Mapping[str, Record]
-) -> str | None:
-    dots = [dot for each in rows if (dot := _dot(each)) is not None]
-    for family, found in gains_of(question.families, records):
-        dots.append(_dot_of(f"routing in {family.network}", found._replace(label=""), ""))
-    for variants in question.own:
-        for title, found in differences_of(variants, records):
-            dots.append(_dot_of(title.partition(" less ")[0], found, variants.short))
-    if not dots:
-        return None
-    return draw_dots(dots, label="from the threshold", low=-1.0, high=1.0, mark=0.0)
+def _dots(rows: Sequence[Result], gains: Sequence[Gain], own: Sequence[Rows]) -> Iterator[Dot]:
+    for each in rows:
+        verdict = each.verdict
+        if isinstance(verdict, StatementVerdict) and verdict.side != "within":
+            # What it claims is right of its threshold.
+            sign = -1.0 if verdict.side == "less" else 1.0
+            name = each.claim.id.partition("-q-")[2]
+            yield _dot(name, verdict.ours, verdict.threshold, sign, verdict.word)
+    for family, _, gain in gains:
+        yield _dot(f"routing in {family.network}", gain.interval, 0.0, 1.0, gain.side)
+    for study in own:
+        for title, gain in study.differences():
+            parts = (title.partition(" less ")[0], gain.label, study.variants.short)
+            yield _dot(", ".join(filter(None, parts)), gain.interval, 0.0, 1.0, gain.side)
 
 
-def _dot_of(what: str, found: Difference, short: str) -> Dot:
-    """A difference with the farther end of its interval at one."""
-    ours = found.interval
-    low, high = (ours.mean if end is None else end for end in (ours.low, ours.high))
+def _dot(label: str, ours: Interval, line: float, sign: float, word: str | None) -> Dot:
+    """A mean as seen from a line, with the farther end of its interval at one."""
+    ends = [ours.mean if end is None else end for end in (ours.mean, ours.low, ours.high)]
+    mean, *ends = (sign * (end - line) for end in ends)
+    low, high = sorted(ends)
     scale = max(abs(low), abs(high)) or 1.0
-    label = ", ".join(filter(None, (what, found.label, short)))
-    return Dot(label, ours.mean / scale, low / scale, high / scale, found.side or "undecided")
-
-
-def _dot(each: Result) -> Dot | None:
-    """A statistic as seen from its threshold, with the farther end of its interval at one."""
-    verdict = each.verdict
-    if not isinstance(verdict, StatementVerdict):
-        return None
-    ours, sign = verdict.ours, -1.0 if verdict.side == "less" else 1.0
-    low, high = (ours.mean if end is None else end for end in (ours.low, ours.high))
-    if verdict.side == "within":
-        return None
-    ends = sorted(sign * (end - verdict.threshold) for end in (low, high))
-    scale = max(abs(end) for end in ends) or 1.0
-    mean = sign * (ours.mean - verdict.threshold) / scale
-    name = each.claim.id.partition("-q-")[2]
-    return Dot(name, mean, ends[0] / scale, ends[1] / scale, verdict.word)
+    return Dot(label, mean / scale, low / scale, high / scale, word or "undecided")

@@ -8,15 +8,27 @@ import pytest
 from made_records import record
 from torchcaps.study import Seed, read_records, write_record
 from torchcaps_claims import claims, find_claim, result_of
-from torchcaps_claims.asked import QUESTIONS
+from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.families import lines_of_families, sentence_of
-from torchcaps_claims.ours import FAMILIES, SCALE, SHARP, SOFT, TREES, TWINS
-from torchcaps_claims.questions import anchor, answer_of, write_questions
-from torchcaps_claims.variants import deaths_of, decision_of, differences_of, lines_of, sides_of
+from torchcaps_claims.questions import anchor, answer_of, families_of, gains_of, write_questions
+from torchcaps_claims.variants import Rows
 
 ROOT = Path(__file__).parents[2]
+SCALE, SHARP, SOFT = (STUDIES[name] for name in ("scale", "sharp", "soft"))
+TREES, TWINS = STUDIES["trees"], STUDIES["twins"]
 STATIC = "mitt2023-q-routing-almost-static"
+
+
+def rows_of(variants, records):
+    """The table of a study, a line a row."""
+    section = Rows(variants, records).section("../e")
+    return [] if section is None else [" | ".join(cells) for cells in section.rows]
+
+
+def said_of(variants, records):
+    """The sentences below it."""
+    section = Rows(variants, records).section("../e")
+    return [] if section is None else section.sentences
 
 
 def test_what_is_committed_is_what_the_records_give(tmp_path):
@@ -149,43 +161,37 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
         "b" * 12: of_ours([89.1, 90.0, 90.9]),
         "c" * 12: of_ours([89.0, 90.0, 91.0], agreement=0.0),
     }
-    lines = [*lines_of(SHARP, records, "../e")]
-    fixed, papers, learned = (line for line in lines if line.startswith(("| 0", "| 1", "| l")))
+    fixed, papers, learned = rows_of(SHARP, records)
     assert learned.startswith(
-        "| learned | 92 [87.03, 96.97] | 2 [-0.4841, 4.484] | 0.2 | 0.6 [0.3516, 0.8484] |  |  |"
+        "learned | 92 [87.03, 96.97] | 2 [-0.4841, 4.484] | 0.2 | 0.6 [0.3516, 0.8484] |  |  |"
     )
-    assert learned.endswith("[aaaaaaaaaaaa](../e/sharp-agreement/aaaaaaaaaaaa.json), n = 3 |")
-    assert papers.startswith("| 1.0 | 90 [")
-    assert fixed.startswith("| 0.0 | 90 [87.52, 92.48] |  | 0.2 |")
-    assert lines[-2] == (
+    assert learned.endswith("[aaaaaaaaaaaa](../e/sharp-agreement/aaaaaaaaaaaa.json), n = 3")
+    assert papers.startswith("1.0 | 90 [")
+    assert fixed.startswith("0.0 | 90 [87.52, 92.48] |  | 0.2 |")
+    assert said_of(SHARP, records)[-1] == (
         "Zero lies within the interval of accuracy less that at 0 with agreement 1.0, learned. "
         "(95 % intervals, wider than in the table so that all 2 hold together.)"
     )
     # Above by 2, 2 and 2.1 points; by 0.95, 1 and 1.05 as the paper has it.
     records["a" * 12] = of_ours([91.0, 92.0, 93.1], agreement="learned")
     records["b" * 12] = of_ours([88.05, 89.0, 89.95])
-    assert [*lines_of(SHARP, records, "../e")][-2] == (
+    assert said_of(SHARP, records)[-1] == (
         "Accuracy less that at 0 is above zero with agreement learned. It is below zero with "
         "agreement 1.0. (95 % intervals, wider than in the table so that all 2 hold together.)"
     )
     # Of 1, 1 and 1.9 points the interval leaves out zero alone, but not beside another's.
     records["a" * 12] = of_ours([90.0, 91.0, 92.9], agreement="learned")
-    *_, alone, _ = lines_of(SHARP, {n: records[n] for n in ("a" * 12, "c" * 12)}, "../e")
+    *_, alone = said_of(SHARP, {n: records[n] for n in ("a" * 12, "c" * 12)})
     assert alone.endswith("is above zero with agreement learned. (95 % interval.)")
-    assert (
-        "Zero lies within the interval with agreement learned."
-        in ([*lines_of(SHARP, records, "../e")][-2])
-    )
+    assert "Zero lies within the interval with agreement learned." in said_of(SHARP, records)[-1]
     # A part of a study by its options, those too that no recipe writes out.
-    part = [*lines_of(SHARP._replace(where={"agreement": 1.0}), records, "../e")]
-    assert [line[:7] for line in part if "../e/" in line] == ["| 1.0 |"]
+    part = rows_of(SHARP._replace(where={"agreement": 1.0}), records)
+    assert [line[:5] for line in part] == ["1.0 |"]
     some = SHARP._replace(where={"agreement": frozenset({0.0, "learned"})})
-    rows = [line[:7] for line in lines_of(some, records, "../e") if "../e/" in line]
-    assert rows == ["| 0.0 |", "| learn"]
+    assert [line[:5] for line in rows_of(some, records)] == ["0.0 |", "learn"]
     # Two seeds decide nothing, and without records nothing is said.
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
-    assert "interval" not in "".join(lines_of(SHARP, few, "../e"))
-    assert [*lines_of(SHARP, {}, "../e")] == []
+    assert said_of(SHARP, few) == rows_of(SHARP, {}) == []
 
 
 def twins(study, accuracies, gains):
@@ -206,35 +212,41 @@ def test_twins_of_many_networks_share_a_table_and_a_sentence():
         **dict(twins("even-capsnet", [90.0, 92.0, 94.0], [1.0, 2.0, 3.0])),
         **dict(twins("even-deepcaps", [80.0, 82.0, 84.0], [-1.9, -2.0, -2.1])),
     }
-    head, rule, capsnet, deepcaps, _, said, _ = [*lines_of_families(FAMILIES, records, "../e")][4:]
-    assert head.count("|") == rule.count("|") == capsnet.count("|") == 8
-    assert capsnet == (
-        "| CapsNet, 64 channels | dynamic | Fashion-MNIST | 94 [86.55, 101.5] | 92 [87.03, 96.97] "
+
+    def section(records):
+        return families_of(gains_of(FAMILIES, records), "../e")
+
+    def said(records):
+        (sentence,) = section(records).sentences
+        return sentence
+
+    capsnet, deepcaps = section(records).rows
+    assert len(section(records).head) == len(capsnet) == 7
+    assert " | ".join(capsnet) == (
+        "CapsNet, 64 channels | dynamic | Fashion-MNIST | 94 [86.55, 101.5] | 92 [87.03, 96.97] "
         "| 2 [-0.4841, 4.484] | [snet-dynamic](../e/even-capsnet/snet-dynamic.json), "
-        "[snet-uniform](../e/even-capsnet/snet-uniform.json) |"
+        "[snet-uniform](../e/even-capsnet/snet-uniform.json)"
     )
-    assert "| 80 [75.28, 84.72] | 82 [77.03, 86.97] | -2 [-2.248, -1.752] |" in deepcaps
-    assert said == sentence_of(FAMILIES, records)
-    assert said == (
+    assert deepcaps[3:6] == ("80 [75.28, 84.72]", "82 [77.03, 86.97]", "-2 [-2.248, -1.752]")
+    assert said(records) == (
         "Routing loses in DeepCaps; makes no certain difference in CapsNet, 64 channels (95 % "
         "intervals, widened so that all 2 hold together)."
     )
     # 1.76 to 2.24 of three seeds, t = 4.303; with t = 6.205 zero is within.
     records |= dict(twins("even-deepcaps", [80.0, 82.0, 84.0], [-1.3, -2.0, -2.7]))
-    assert "difference in CapsNet, 64 channels and DeepCaps (" in sentence_of(FAMILIES, records)
+    assert "difference in CapsNet, 64 channels and DeepCaps (" in said(records)
     alone = {name: each for name, each in records.items() if each.study == "even-deepcaps"}
-    assert sentence_of(FAMILIES, alone) == "Routing loses in DeepCaps (95 % interval)."
+    assert said(alone) == "Routing loses in DeepCaps (95 % interval)."
     # Two seeds in pairs decide nothing, a network without its twin has no row, nor has nothing.
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in alone.items()}
     lonely = {name: each for name, each in alone.items() if name.endswith("dynamic")}
     sparse = {n: few[n] if n.endswith("uniform") else each for n, each in alone.items()}
     for nothing in (few, lonely, sparse, {}):
-        assert [*lines_of_families(FAMILIES, nothing, "../e")] == []
-        assert sentence_of(FAMILIES, nothing) is None
+        assert section(nothing) is None
 
 
 def test_every_family_is_of_a_study_that_there_is():
-    for family in FAMILIES.of:
+    for family in FAMILIES:
         study, *_ = family.variants.study.split("/")
         assert (ROOT / "studies" / f"{study}.toml").exists() or study in PAPERS
 
@@ -244,7 +256,7 @@ def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():
     *seeds, last = made.seeds
     values = {name: x for name, x in last.values.items() if name != "dyr.1"}
     cut = made.model_copy(update={"seeds": (*seeds, last.model_copy(update={"values": values}))})
-    (row,) = [line for line in lines_of(SHARP, {"a" * 12: cut}, "../e") if "n = " in line]
+    (row,) = rows_of(SHARP, {"a" * 12: cut})
     # 0.2 of the two others; its own 0.3 of one layer would make it more.
     assert row.split(" | ")[3] == "0.2, n = 2"
 
@@ -256,10 +268,9 @@ def test_a_difference_of_fewer_seeds_than_the_record_has_says_of_how_many():
         "a" * 12: of_ours([90.0, 92.0, 94.0], agreement="learned"),
         "b" * 12: base.model_copy(update={"seeds": base.seeds[:2]}),
     }
-    rows = [line for line in lines_of(SHARP, records, "../e") if "../e/" in line]
-    fixed, learned = rows
+    fixed, learned = rows_of(SHARP, records)
     assert learned.split(" | ")[1:3] == ["92 [87.03, 96.97]", "2 [-10.71, 14.71], n = 2"]
-    assert learned.endswith("n = 3 |")
+    assert learned.endswith("n = 3")
     assert fixed.count("n = ") == 1
 
 
@@ -267,13 +278,13 @@ def test_seeds_that_failed_are_told_and_fewer_than_three_others_decide_nothing()
     made = of_ours([90.0, 92.0, 94.0], study="deep-scale", widths="16,16", weight_std=1.0)
     failed = Seed(seed=3, wall_seconds=0, failed="the loss became nan")
     whole = made.model_copy(update={"seeds": (*made.seeds, failed)})
-    row, _, said, _ = [*lines_of(SCALE, {"a" * 12: whole}, "../e")][-4:]
-    assert row.endswith("aaaaaaaaaaaa.json), n = 3, and 1 failed |")
+    (row,), (said,) = rows_of(SCALE, {"a" * 12: whole}), said_of(SCALE, {"a" * 12: whole})
+    assert row.endswith("aaaaaaaaaaaa.json), n = 3, and 1 failed")
     assert said.startswith("Accuracy is above 20 with ")
     cut = made.model_copy(update={"seeds": (*made.seeds[:2], failed)})
-    (row,) = [line for line in lines_of(SCALE, {"a" * 12: cut}, "../e") if "n = " in line]
-    assert row.endswith("aaaaaaaaaaaa.json), n = 2, and 1 failed |")
-    assert sides_of(SCALE, {"a" * 12: cut}) == set()
+    (row,) = rows_of(SCALE, {"a" * 12: cut})
+    assert row.endswith("aaaaaaaaaaaa.json), n = 2, and 1 failed")
+    assert Rows(SCALE, {"a" * 12: cut}).sides() == set()
 
 
 def test_fewer_than_three_seeds_that_two_variants_share_decide_nothing():
@@ -284,9 +295,9 @@ def test_fewer_than_three_seeds_that_two_variants_share_decide_nothing():
         "a" * 12: base,
         "b" * 12: other.model_copy(update={"seeds": tuple(moved)}),
     }
-    ((_, found),) = differences_of(SHARP, records)
+    ((_, found),) = Rows(SHARP, records).differences()
     assert (found.interval.n, found.side) == (2, None)
-    assert "interval" not in "".join(lines_of(SHARP, records, "../e"))
+    assert said_of(SHARP, records) == []
 
 
 def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts():
@@ -296,8 +307,7 @@ def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts(
         "b" * 12: of_ours([10.0, 11.0, 12.0], study="ours/short", agreement=0.0),
         "c" * 12: of_ours([10.0, 11.0, 12.0], study="ours-too/long", agreement=0.3),
     }
-    rows = [line for line in lines_of(within, records, "../e") if "n = " in line]
-    (row,) = rows
+    (row,) = rows_of(within, records)
     assert "ours/long/aaaaaaaaaaaa.json), n = 4" in row
 
 
@@ -306,8 +316,8 @@ def test_variants_without_a_study_are_of_all_studies():
         "a" * 12: of_ours([90.0, 92.0, 94.0], study="one", agreement="learned"),
         "b" * 12: of_ours([89.0, 90.0, 91.0], study="two", agreement=0.0),
     }
-    assert [*lines_of(SHARP, records, "../e")] == []
-    rows = [x for x in lines_of(SHARP._replace(study=""), records, "../e") if "../e/" in x]
+    assert rows_of(SHARP, records) == []
+    rows = rows_of(SHARP._replace(study=""), records)
     assert [re.findall(r"\.\./e/(\w+)", row) for row in rows] == [["two"], ["one"]]
 
 
@@ -319,7 +329,7 @@ def test_what_learns_is_said_in_words():
         "b" * 12: of_ours([9.8, 9.8, 9.8], weight_std=0.1, agreement=1.0, **deep),
         "c" * 12: of_ours([9.8, 60.0, 90.0], weight_std=0.1, agreement=0.0, **deep),
     }
-    assert [*lines_of(SCALE, records, "../e")][-2] == (
+    assert said_of(SCALE, records)[-1] == (
         "Accuracy is above 20 with weight_std 1.0, agreement 1.0. It is below 20 with "
         "weight_std 0.1, agreement 1.0. 20 lies within the interval with weight_std 0.1, agreement "
         "0.0. (95 % intervals, wider than in the table so that all 3 hold together.)"
@@ -328,13 +338,16 @@ def test_what_learns_is_said_in_words():
 
 def test_a_row_of_usual_values_is_told_from_those_beside_it():
     """Both are uniform, so that says of neither which one it is, though 0.1 is usual."""
-    names = {"differ_in": ("routing", "weight_std"), "compared_with": ("dynamic", 0.1)}
+    names = {
+        "differ_in": ("routing", "weight_std"),
+        "compared_with": {"routing": "dynamic", "weight_std": 0.1},
+    }
     records = {
         "a" * 12: of_ours([51.0, 52.0, 53.0], routing="dynamic", weight_std=0.1),
         "b" * 12: of_ours([16.0, 17.1, 18.0], routing="uniform", weight_std=1.0),
         "c" * 12: of_ours([61.0, 62.1, 63.0], routing="uniform", weight_std=0.1),
     }
-    assert decision_of(SHARP._replace(where={}, **names), records) == (
+    assert Rows(SHARP._replace(where={}, **names), records).decision() == (
         "Accuracy less that at 0 is above zero with weight_std 0.1. It is below zero with "
         "weight_std 1.0. (95 % intervals, wider than in the table so that all 2 hold together.)"
     )
@@ -361,8 +374,8 @@ def test_a_name_that_alone_decides_is_said_first():
         "**weight_std alone decides**: accuracy is above 20 with 1.0, and below 20 with 0.1, "
         "whatever widths or agreement may be (95 % intervals, of all 4 together)."
     )
-    assert decision_of(SCALE, records) == sentence
-    assert [*lines_of(SCALE, records, "../e")][-2] == sentence
+    assert Rows(SCALE, records).decision() == sentence
+    assert said_of(SCALE, records)[-1] == sentence
 
 
 @pytest.mark.parametrize(
@@ -370,13 +383,13 @@ def test_a_name_that_alone_decides_is_said_first():
 )
 def test_nothing_decides_alone_where_one_network_is_otherwise(accuracies):
     """One that learns, all that learn, one with 20 % within its interval."""
-    assert decision_of(SCALE, four_of(accuracies)) is None
+    assert Rows(SCALE, four_of(accuracies)).decision() is None
 
 
 def test_a_single_network_of_a_value_decides_nothing():
     records = four_of([10.0, 11.0, 95.0, 96.0])
-    assert decision_of(SCALE, {k: records[k] for k in list(records)[1:3]}) is None
-    assert decision_of(SCALE, {}) is None
+    assert Rows(SCALE, {k: records[k] for k in list(records)[1:3]}).decision() is None
+    assert Rows(SCALE, {}).decision() is None
 
 
 def dying_of(agreement, dead):
@@ -389,22 +402,24 @@ def dying_of(agreement, dead):
 
 def test_dead_capsules_are_counted_seed_by_seed():
     records = {"a" * 12: dying_of(0.0, [0.0, 0.0, 0.0]), "b" * 12: dying_of(1.0, [0.0, 0.0])}
-    assert deaths_of(SHARP, records) == "none in any seed, of 5 networks in all."
+    assert Rows(SHARP, records).deaths() == "none in any seed, of 5 networks in all."
     records["b" * 12] = dying_of(1.0, [3.0, 5.0])
     records["c" * 12] = dying_of(0.3, [0.0, 16.0])
-    assert deaths_of(SHARP, records) == (
+    assert Rows(SHARP, records).deaths() == (
         "none in 4 of 7 networks; 16 of 32 in 1 of 2 seeds with agreement 0.3; "
         "3 to 5 of 32 in every seed with agreement 1.0."
     )
     # Of two variants alike it is said once.
     records["c" * 12] = dying_of(0.3, [5.0, 3.0])
-    assert deaths_of(SHARP, records).endswith(
-        "3 to 5 of 32 in every seed with agreement 0.3, and with agreement 1.0."
+    assert (
+        Rows(SHARP, records)
+        .deaths()
+        .endswith("3 to 5 of 32 in every seed with agreement 0.3, and with agreement 1.0.")
     )
     # Numbers of other images are others, and where nobody counted nothing is said.
     on_others = TWINS._replace(study=SHARP.study)
-    assert deaths_of(on_others, records) is None
-    assert deaths_of(SHARP, {}) is None
+    assert Rows(on_others, records).deaths() is None
+    assert Rows(SHARP, {}).deaths() is None
 
 
 def test_the_page_of_depth_says_what_died_and_where_the_table_is(tmp_path):
@@ -476,7 +491,7 @@ def test_what_a_plain_answer_asks_for_is_a_side_that_there_is():
     for question in QUESTIONS.values():
         for each in question.plain:
             assert each.needs
-            assert each.needs <= sides_of(each.variants, records)
+            assert each.needs <= Rows(STUDIES[each.of], records).sides()
 
 
 def test_sides_are_those_of_the_sentences():
@@ -487,19 +502,19 @@ def test_sides_are_those_of_the_sentences():
     }
     title = "accuracy less that at 0"
     above, below = (title, "agreement learned", "above"), (title, "agreement 1.0", "below")
-    assert sides_of(SHARP, records) == {above, below}
+    assert Rows(SHARP, records).sides() == {above, below}
     # Zero lies within the interval of three seeds; two seeds say nothing, not even that.
     records["b" * 12] = of_ours([88.05, 91.0, 91.95])
-    assert sides_of(SHARP, records) == {above, (title, "agreement 1.0", "open")}
+    assert Rows(SHARP, records).sides() == {above, (title, "agreement 1.0", "open")}
     records["b" * 12] = of_ours([88.05, 89.0])
-    assert sides_of(SHARP, records) == {above}
+    assert Rows(SHARP, records).sides() == {above}
     deep = four_of([10.0, 11.0, 95.0, 96.0])
     # Which side a network lies on is read with all that it differs in from the others.
-    lines = {(label, side) for _, label, side in sides_of(SCALE, deep) if side != "decides"}
-    assert ("accuracy", "weight_std", "decides") in sides_of(SCALE, deep)
+    lines = {(label, side) for _, label, side in Rows(SCALE, deep).sides() if side != "decides"}
+    assert ("accuracy", "weight_std", "decides") in Rows(SCALE, deep).sides()
     assert sorted(side for _, side in lines) == ["above", "above", "below", "below"]
     assert all(("weight_std 1.0" in label) == (side == "above") for label, side in lines)
-    assert sides_of(TREES, records) == sides_of(SHARP, {}) == set()
+    assert Rows(TREES, records).sides() == Rows(SHARP, {}).sides() == set()
 
 
 def test_agreement_that_is_learned_for_long_enough_is_highest_at_the_classes():
@@ -509,6 +524,5 @@ def test_agreement_that_is_learned_for_long_enough_is_highest_at_the_classes():
     for seed in record.seeds:
         *hidden, classes = (seed.values[f"agreement.{k}"] for k in range(1, 10))
         assert max(hidden) < classes < 1
-    said = " ".join(lines_of(SOFT, {"a" * 12: record}, "evidence"))
     # The symbol keeps its case.
-    assert "α, classes is below 1 with agreement learned." in said
+    assert "α, classes is below 1 with agreement learned." in " ".join(said_of(SOFT, {"a": record}))
