@@ -1,16 +1,20 @@
-"""The report of all claims: results as one HTML page."""
+"""The report of all claims: every one printed, ours, and the verdict, in one self-contained HTML
+file."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
+from torchcaps.report.template import template
+from torchcaps.study.intervals import Interval
 from torchcaps.train.digests import write_whole
 from torchcaps.train.environment import environment
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, published, says
-from torchcaps_claims.report_page import ClaimRow, Overview, Strip, render_claims
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.verdict import NumberVerdict
 
@@ -18,7 +22,10 @@ __all__ = ["write_claims_report"]
 
 # Open claims wait for a run; nothing that we could run decides the last ones.
 GROUPS = ("stands", "falls", "undecided", "open", "never")
+# What is decided comes first, and of that what falls.
 ORDER = ("falls", "stands", "undecided", "open", "never")
+# Beyond the ends of what a picture shows, in shares of it.
+MARGIN = 0.08
 
 
 def write_claims_report(
@@ -30,26 +37,38 @@ def write_claims_report(
         raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .html.")
     found = results(evidence)
     to_evidence = os.path.relpath(evidence, path.parent)
-    overview = [
-        _overview(paper, TITLES[paper], [each for each in found if each.claim.paper == paper])
-        for paper in PAPERS
-    ]
-    untrained = [each for each in found if each.is_untrained]
     about = environment()
     page = render_claims(
-        # What is decided comes first, and of that what falls.
         [_row(each, to_evidence) for each in sorted(found, key=lambda r: ORDER.index(group_of(r)))],
         title="Which claims about capsule networks stand?",
         overview=[
-            *overview,
+            *(_overview(x, TITLES[x], [e for e in found if e.claim.paper == x]) for x in PAPERS),
             _overview("all", "", found),
-            _overview("without training", "", untrained),
+            _overview("without training", "", [each for each in found if each.is_untrained]),
         ],
         provenance={name: about[name] for name in ("torchcaps", "commit", "torch", "command")},
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page)
     return path
+
+
+def render_claims(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    overview: Sequence[Mapping[str, Any]],
+    provenance: Mapping[str, Any],
+) -> str:
+    """The page as one string of HTML that asks for nothing outside itself."""
+    return template("claims.html", "torchcaps_claims").render(
+        title=title,
+        rows=rows,
+        overview=overview,
+        groups=GROUPS,
+        statuses=sorted({row["status"] for row in rows}),
+        provenance=provenance,
+    )
 
 
 def group_of(each: Result) -> str:
@@ -63,39 +82,45 @@ def group_of(each: Result) -> str:
     return "never" if each.status in NEVER else "open"
 
 
-def _overview(paper: str, title: str, found: list[Result]) -> Overview:
-    return Overview(paper, title, _counts(found), _counts([r for r in found if r.is_reduced]))
+def places(printed: float, tolerance: float, found: Interval) -> dict[str, float]:
+    """Where a printed number with its tolerance and ours with its interval lie on one axis, in
+    percent of its width; a number without an interval has no width."""
+    low, high = (found.mean if end is None else end for end in (found.low, found.high))
+    ends = (printed - tolerance, printed + tolerance, low, high)
+    left, width = min(ends), (max(ends) - min(ends)) or 1.0
+    left, width = left - MARGIN * width, width * (1 + 2 * MARGIN)
+    names = ("from", "to", "low", "high", "printed", "mean")
+    values = zip(names, (*ends, printed, found.mean), strict=True)
+    return {name: round(100 * (value - left) / width, 2) for name, value in values}
 
 
-def _counts(found: list[Result]) -> dict[str, int]:
-    groups = [group_of(each) for each in found]
-    return {group: groups.count(group) for group in GROUPS}
+def _overview(paper: str, title: str, found: Sequence[Result]) -> dict[str, Any]:
+    """How many claims come to what, and how many of these rest on runs that are smaller than the
+    paper's."""
+    groups = [(group_of(each), each.is_reduced) for each in found]
+    reduced = {group: groups.count((group, True)) for group in GROUPS}
+    counts = {group: groups.count((group, False)) + reduced[group] for group in GROUPS}
+    return {"paper": paper, "title": title, "counts": counts, "reduced": reduced}
 
 
-def _row(each: Result, to_evidence: str) -> ClaimRow:
-    claim = each.claim
-    return ClaimRow(
-        paper=claim.paper,
-        where=claim.where,
-        id=claim.id,
-        says=says(claim),
-        published="" if claim.states else published(claim),
-        ours=ours(each) if each.records else "",
-        status=each.status if each.status != "tested" else "not run",
-        group=group_of(each),
-        protocol=protocol(each),
-        records={
+def _row(each: Result, to_evidence: str) -> dict[str, Any]:
+    claim, verdict, at = each.claim, each.verdict, None
+    if isinstance(verdict, NumberVerdict) and isinstance(claim.value, int | float):
+        at = places(claim.value, verdict.tolerance, verdict.ours)
+    return {
+        "paper": claim.paper,
+        "where": claim.where,
+        "id": claim.id,
+        "says": says(claim),
+        "published": "" if claim.states else published(claim),
+        "ours": ours(each) if each.records else "",
+        "status": each.status if each.status != "tested" else "not run",
+        "group": group_of(each),
+        "protocol": protocol(each),
+        "records": {
             # A # in the name of a folder would end the address.
             name: quote(f"{to_evidence}/{record.study}/{name}.json")
             for name, record in sorted(each.records.items())
         },
-        strip=_strip(each),
-    )
-
-
-def _strip(each: Result) -> Strip | None:
-    verdict = each.verdict
-    if not isinstance(verdict, NumberVerdict) or not isinstance(each.claim.value, int | float):
-        return None
-    found = verdict.ours
-    return Strip(float(each.claim.value), verdict.tolerance, found.mean, found.low, found.high)
+        "at": at,
+    }

@@ -1,5 +1,6 @@
-"""The report of all claims, made of the records of this repository."""
+"""The page of all claims: what is on it, what it escapes, where its dots lie."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -7,10 +8,27 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study import read_records
+from torchcaps.study.intervals import Interval
 from torchcaps_claims import find_claim, result_of
-from torchcaps_claims.report import GROUPS, group_of, write_claims_report
+from torchcaps_claims.report import GROUPS, group_of, places, render_claims, write_claims_report
 
 EVIDENCE = Path(__file__).parents[2] / "evidence"
+# The axis goes from 30 to 60, and 8 % of that further on either side.
+AT = places(50.0, 10.0, Interval(40.0, 30.0, 50.0, 3))
+ROW = {
+    "paper": "peer2022",
+    "where": "Table 1",
+    "id": "peer2022-x",
+    "says": "a <b>bold</b> system",
+    "published": "accuracy 50 %",
+    "ours": "40 [30, 50], n = 3",
+    "status": "undecided",
+    "group": "undecided",
+    "protocol": "the paper's",
+    "records": {"a": "../evidence/a.json"},
+    "at": AT,
+}
+OPEN = {"status": "not run", "group": "open", "records": {}, "ours": "", "at": None}
 
 
 @pytest.mark.parametrize(
@@ -48,3 +66,37 @@ def test_a_folder_in_the_place_of_the_page_is_told(tmp_path, monkeypatch, out):
     (tmp_path / "claims").mkdir()
     said = text_of(lambda: write_claims_report(out, evidence=EVIDENCE))
     assert said.endswith("is a folder; name a file in it, ending in .html.")
+
+
+def test_places_are_shares_of_what_is_shown():
+    assert AT["low"] == pytest.approx(100 * 0.08 / 1.16, abs=0.01)
+    assert AT["to"] == pytest.approx(100 * 1.08 / 1.16, abs=0.01)
+    assert AT["mean"] == pytest.approx(100 * (10 + 2.4) / 34.8, abs=0.01)
+    assert AT["from"] == AT["mean"]
+
+
+def test_numbers_without_an_interval_or_a_tolerance():
+    assert {*places(0.0, 0.0, Interval(0.0, None, None, 1)).values()} == {6.9}
+    low = places(1.0, 0.5, Interval(3.0, None, None, 1))["low"]
+    assert low == pytest.approx(100 * (2.5 + 0.2) / 2.9, abs=0.01)
+
+
+def test_the_page_is_whole_and_asks_for_nothing():
+    counts = dict.fromkeys(GROUPS, 0)
+    overview = {"paper": "peer2022", "title": "Limitation", "counts": counts}
+    text = render_claims(
+        [ROW, ROW | OPEN],
+        title="A & B",
+        overview=[overview | {"reduced": {"undecided": 1}}],
+        provenance={"torch": "2", "x": None},
+    )
+    assert "a &lt;b&gt;bold&lt;/b&gt; system" in text
+    assert "<title>A &amp; B" in text
+    assert text.count("<svg") == 1
+    # How many of a paper's claims rest on reduced runs.
+    assert text.count('<small class="note">(1)</small>') == 1
+    assert text.count('href="../evidence/a.json"') == 1
+    assert not re.findall(r'(?:src|href)="https?:', text)
+    assert "<dt>x</dt>" not in text
+    options = ["peer2022", *GROUPS, "not run", "undecided"]
+    assert re.findall(r"<option>([^<]+)</option>", text) == options
