@@ -14,25 +14,24 @@ from made_records import record
 from torchcaps.study import Seed, read_records, write_record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims import find_claim, result_of, results
+from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.judges.mitterreiter import STATED
 from torchcaps_claims.pages import (
     BEGIN,
     END,
     JUDGED_OTHERWISE,
     REMARKS,
-    decided,
     ours,
     overview,
     page,
     protocol,
-    says,
     write_pages,
 )
-from torchcaps_claims.plans.peer import SIGN_OPEN
 from torchcaps_claims.questions import write_questions
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "evidence"
+EVIDENCE, DOCS = ROOT / "evidence", ROOT / "docs"
+PAGES = sorted((*DOCS.glob("claims/*.md"), *DOCS.glob("questions/*.md")))
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +40,89 @@ def found():
 
 
 def test_what_is_committed_is_what_the_records_give(tmp_path):
-    """`make tables` writes them again."""
-    readme = tmp_path / "README.md"
+    """`make tables` writes them again; there is no page that nothing writes."""
+    readme, evidence = tmp_path / "README.md", tmp_path / "evidence"
     readme.write_text((ROOT / "README.md").read_text())
     # Beside the pages, as seen from which links are written.
-    (tmp_path / "evidence").symlink_to(EVIDENCE)
-    for path in write_pages(tmp_path / "evidence", tmp_path / "docs" / "claims", readme):
+    evidence.symlink_to(EVIDENCE)
+    pages = write_pages(evidence, tmp_path / "docs" / "claims", readme)
+    questions = write_questions(evidence, tmp_path / "docs" / "questions")
+    for path in (*pages, *questions):
         committed = ROOT / path.relative_to(tmp_path)
         assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
+    for written, name in (({*pages} - {readme}, "claims"), (questions, "questions")):
+        assert {path.name for path in written} == {path.name for path in (DOCS / name).iterdir()}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_links_lead_somewhere_and_rows_are_as_long_as_their_heads(path):
+    text = path.read_text()
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert (path.parent / unquote(link)).is_file(), link
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
+    """In a row with its verdict and records, or among those that are counted by their place."""
+    lines = (DOCS / "claims" / f"{paper}.md").read_text().splitlines()
+    of_paper = [each for each in found if each.claim.paper == paper]
+    counts = [int(n) for line in lines for n in re.findall(r"^\| [a-z ]+ \| (\d+) \|$", line)]
+    assert sum(counts) == len(of_paper)
+    n_waiting = len(of_paper)
+    for each in of_paper:
+        rows = [line for line in lines if f"`{each.claim.id}` " in line]
+        assert len(rows) == (each.verdict is not None)
+        for row in rows:
+            assert f"| **{each.status}** |" in row
+            assert re.findall(r"/(\w+)\.json\)", row) == sorted(each.records)
+            n_waiting -= 1
+    places = lines[lines.index("| place | claims | why |") + 2 :]
+    assert sum(int(line.split(" | ")[1]) for line in places) == n_waiting
+
+
+def test_every_statement_that_is_decided_has_its_row(found):
+    """Below trained networks or below tests; those that are open have none."""
+    by_training, by_tests = (DOCS / "claims" / "decided.md").read_text().split("\n## ")[1:]
+    decided = [each for each in found if each.claim.states and each.status in ("holds", "fails")]
+    for each in decided:
+        said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
+        row = f"| **{each.status}** | {said} | [{each.claim.paper}]({each.claim.paper}.md) |"
+        assert row in (by_training if each.plan.jobs else by_tests)
+    assert (by_training + by_tests).count("\n| **") == len(decided)
+
+
+def test_the_overview_adds_up(found):
+    """Line by line and in all: how many stand and fall, of these by trained networks, and of these
+    in brackets on reduced runs."""
+
+    def counted(rows):
+        reduced = sum(each.is_reduced for each in rows)
+        return f"{len(rows)} ({reduced})" if reduced else str(len(rows))
+
+    *papers, last = overview(found).splitlines()[2:]
+    assert len(papers) == len(PAPERS)
+    for paper, line in (*zip(PAPERS, papers, strict=True), ("", last)):
+        rows = [each for each in found if paper in ("", each.claim.paper)]
+        n, stand, trained, fall, fall_trained, *others = line.split(" | ")[1:]
+        for words, all_of_them, by_training in (
+            (("holds", "reproduced"), stand, trained),
+            (("fails", "better", "worse"), fall, fall_trained),
+        ):
+            those = [each for each in rows if each.status in words]
+            assert all_of_them == str(len(those))
+            assert by_training == counted([each for each in those if each.plan.jobs])
+        rest = sum(int(cell.split()[0]) for cell in others)
+        assert int(n) == int(stand) + int(fall) + rest == len(rows)
+    assert len(found) == 947
+
+
+def test_what_would_end_a_cell_or_a_row_is_replaced(found):
+    (each,) = (each for each in found if each.claim.id == "peer2022-lemma-1")
+    claim = dataclasses.replace(each.claim, statement="a | b\nc {{ d }} <e>")
+    text = page("peer2022", [dataclasses.replace(each, claim=claim)])
+    assert "| `peer2022-lemma-1` a / b c {{ d }} <e> | the statement |" in text
 
 
 def test_no_record_is_a_draft():
@@ -63,97 +137,6 @@ def test_rows_that_a_test_shows_are_judged(found):
     assert not late, f"{late} have a test, and no record of it yet: make claims"
 
 
-def cells_of(line):
-    """How many claims, stand, stand by training, fall, fall by training, are open: as printed."""
-    return [cell.strip() for cell in line.split("|")[2:-1]]
-
-
-def line_of(paper, found):
-    """Its line of the overview, and that of all."""
-    lines = overview([each for each in found if each.claim.paper == paper]).splitlines()
-    (line,) = (line for line in lines if f"[{paper}]" in line)
-    assert cells_of(lines[-1]) == cells_of(line)
-    return cells_of(line)
-
-
-def test_the_overview_has_ten_lines_at_most(found):
-    lines = overview(found).splitlines()
-    assert len(lines) <= 10
-    assert len({line.count("|") for line in lines}) == 1
-    claims, stand, _, fall, _, *others = (int(cell.split()[0]) for cell in cells_of(lines[-1]))
-    assert claims == stand + fall + sum(others) == 947
-
-
-def test_the_overview_says_how_much_rests_on_trained_networks(found):
-    """Most of what stands does not: a count of parameters is no trained network. All that stands of
-    [tsai2020] is counts and tests."""
-    stand = [each for each in found if each.status in ("holds", "reproduced")]
-    fall = [each for each in found if each.status in ("fails", "better", "worse")]
-    cells = cells_of(overview(found).splitlines()[-1])
-    for rows, (together, by_training) in ((stand, cells[1:3]), (fall, cells[3:5])):
-        assert together == str(len(rows))
-        assert by_training.split()[0] == str(sum(bool(each.plan.jobs) for each in rows))
-    assert sum(not each.plan.jobs for each in stand) > 100
-    assert line_of("tsai2020", found)[1:5] == ["109", "0", "0", "0"]
-
-
-def test_what_rests_on_reduced_runs_stands_in_brackets(found):
-    own = [each for each in found if each.claim.paper == "peer2022"]
-    falls = [each for each in own if each.status in ("better", "worse", "fails")]
-    trained = [each for each in falls if each.plan.jobs]
-    reduced = [each for each in trained if each.is_reduced]
-    assert 0 < len(reduced) < len(trained)
-    assert line_of("peer2022", found)[3:5] == [str(len(falls)), f"{len(trained)} ({len(reduced)})"]
-
-
-def test_sentences_that_are_decided_have_a_page_of_their_own(found):
-    """A reader asks which sentences stand; a table of counts does not say."""
-    by_training, by_tests = decided(found).split("\n## ")[1:]
-    rows = [each for each in found if each.claim.kind in ("qualitative", "theorem")]
-    rows = [each for each in rows if each.status in ("holds", "fails")]
-    assert len([line for line in by_training.splitlines() if "](" in line]) >= 20
-    for each in rows:
-        said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
-        row = f"| **{each.status}** | {said} | [{each.claim.paper}]({each.claim.paper}.md) |"
-        assert row in (by_training if each.plan.jobs else by_tests)
-    # Open ones are on the pages of the papers.
-    (still_open,) = (x for x in found if x.claim.id == "mitt2023-q-rba-causes-deaths")
-    assert still_open.claim.statement not in decided(found)
-
-
-def test_a_page_shows_every_verdict_with_its_record(found):
-    of_paper = [each for each in found if each.claim.paper == "peer2022"]
-    text = page("peer2022", of_paper)
-    for each in of_paper:
-        if each.verdict is not None:
-            (row,) = (line for line in text.splitlines() if f"`{each.claim.id}`" in line)
-            assert f"**{each.status}**" in row
-            assert each.records
-            for name, record in each.records.items():
-                assert f"/{name}.json)" in row
-                assert (EVIDENCE / record.study / f"{name}.json").is_file()
-    # Every row of a table has as many cells as its head.
-    for block in text.split("\n\n"):
-        lines = block.splitlines()
-        if lines and lines[0].startswith("|"):
-            assert len({line.count("|") for line in lines}) == 1
-
-
-@pytest.mark.parametrize(
-    ("claim", "words"),
-    [
-        ("rem-t1-f-mnist-dr-capsnet-vanilla-acc", "DR-CapsNet, F-MNIST, seeds 5, no decoder, "),
-        (
-            "rem-t6-dr-capsnet-elevation-dense-familiar-acc",
-            "DR-CapsNet, smallNORB, axis elevation, not q",
-        ),
-        ("mitt2023-t1-layer1-dyr", "CapsNet 16/16/16/16/10, dim 8, AffNIST, capsule layers 5, "),
-    ],
-)
-def test_conditions_are_told_in_words(claim, words):
-    assert says(find_claim(claim)).startswith(words)
-
-
 def test_seeds_that_failed_are_told_and_do_not_make_a_record_fuller(found):
     (row,) = (each for each in found if each.claim.id == "peer2022-t1-rba-nobias")
     ((name, whole),) = row.records.items()
@@ -166,17 +149,6 @@ def test_seeds_that_failed_are_told_and_do_not_make_a_record_fuller(found):
     fewer = whole.model_copy(update={"seeds": whole.seeds[:4]})
     assert [*result_of(row.claim, {"a": cut, "b": fewer}).records] == ["b"]
     assert "failed" not in ours(row)
-
-
-def test_what_a_paper_leaves_open_stands_beside_the_protocol(found):
-    """The sign set is trained as the paper says, by a network that it only draws."""
-    by_id = {each.claim.id: each for each in found}
-    said = protocol(by_id["peer2022-q-sign-learnable-with-bias"])
-    assert said.startswith("the paper's; departs: EM as in Alg. 2 of the paper")
-    assert said.endswith(
-        "; the paper leaves open: Fig. 1 (architecture) is not in the text; " + SIGN_OPEN
-    )
-    assert "leaves open" not in protocol(by_id["peer2022-q-symmetry-causes-depth-failure"])
 
 
 def test_what_a_protocol_does_otherwise_is_told_once_whether_a_record_names_it_or_not(found):
@@ -250,23 +222,6 @@ def test_what_is_said_of_the_seed_whose_primary_capsules_were_not_counted_at_0_2
     mean = all_five.values("cnm.1@affnist-style/test")[left]
     least = math.floor(1000 * (1 - (1 - mean) / 0.8)) / 10
     assert f"of seed {left} were not kept, and by its mean length at least {least} % were" in remark
-
-
-def test_a_test_that_leaves_a_claim_open_is_said_to(found):
-    by_id = {each.claim.id: each for each in found}
-    assert by_id["tsai2020-q-cost-grows"].status == "undecided"
-    assert ours(by_id["tsai2020-q-cost-grows"]) == "left open by a test"
-
-
-def test_what_cannot_be_tested_says_in_a_word_why(found):
-    """A choice of the paper is no result, and other people's code is not ours to run."""
-    never = [each for each in found if each.status == "not testable"]
-    assert {each.plan.word for each in never} == {"setting", "survey", "unspecified"}
-    for each in never:
-        lines = page(each.claim.paper, [each]).splitlines()
-        assert f"| {each.claim.where} | 1 | not testable: {each.plan.word} |" in lines
-    text = page("gu2021", [each for each in found if each.claim.paper == "gu2021"])
-    assert "| Sec. 2 / 3.1 | 8 | not testable: setting |" in text
 
 
 def test_a_file_without_markers_is_refused(tmp_path):
