@@ -20,6 +20,7 @@ from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.comparable import SHORT
 from torchcaps_claims.result import Result, results
+from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
@@ -180,15 +181,6 @@ def _said(name: str, value: object) -> str:
         denied = "not" if spoken.endswith("ed") else "no"
         return spoken if value else f"{denied} {spoken}"
     return f"{spoken} {value}"
-
-
-def published(claim: Claim) -> str:
-    """What the paper prints."""
-    if claim.states:
-        return "the statement"
-    spread = "" if claim.std is None else f" ± {claim.std:g}"
-    unit = {None: "", "%": " %"}.get(claim.unit, f" {claim.unit}")
-    return f"{claim.metric} {claim.value}{spread}{unit}"
 
 
 def ours(each: Result) -> str:

@@ -62,12 +62,7 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
 
 def gains_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[Gain]:
     """By how much each network lies above its twin, of those that share three seeds or more; sides
-    are those of intervals that hold together for all.
-
-    Arguments:
-        families: the networks.
-        records: all records by their hash.
-    """
+    are those of intervals that hold together for all."""
     pairs = [(family, Rows(family.variants, records)) for family in families]
     there = [
         (family, rows)
@@ -83,12 +78,7 @@ def gains_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[
 
 
 def families_of(gains: Sequence[Gain], evidence: str) -> Section | None:
-    """One table of all networks beside their twins; nothing without records.
-
-    Arguments:
-        gains: of `gains_of`.
-        evidence: where the folder of records lies, as seen from the page.
-    """
+    """One table of all networks beside their twins; nothing without records."""
     head = ("network", "routing", "images", "routed", "not routed", "routing gains", "records")
     table = []
     for family, rows, gain in gains:

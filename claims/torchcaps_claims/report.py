@@ -14,8 +14,9 @@ from torchcaps.study.intervals import Interval
 from torchcaps.train.digests import write_whole
 from torchcaps.train.environment import environment
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, published, says
+from torchcaps_claims.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, says
 from torchcaps_claims.result import Result, results
+from torchcaps_claims.tables import published
 from torchcaps_claims.verdict import NumberVerdict
 
 __all__ = ["write_claims_report"]

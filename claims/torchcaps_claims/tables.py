@@ -18,7 +18,7 @@ from torchcaps_claims.plans import plan_of
 from torchcaps_claims.statistics import STATISTICS
 from torchcaps_claims.verdict import tolerance_of
 
-__all__ = ["Table", "departures_of", "judged_by", "table"]
+__all__ = ["Table", "departures_of", "judged_by", "published", "table"]
 
 # How a statement compares its statistic with its threshold.
 DIRECTIONS = {"equal": "equal to", "greater": "greater than", "less": "less than"}
@@ -97,7 +97,7 @@ class Table:
 
     def _lines(self) -> Iterator[str]:
         for claim, plan in self.rows:
-            yield _published(claim)
+            yield f"{claim.id}  {claim.statement if claim.states else published(claim)}"
             if plan.word is not None:
                 yield f"    # {plan.word}: {WORDS[plan.word]}"
                 if plan.shown_by is not None:
@@ -202,9 +202,8 @@ def judged_by(claim: Claim) -> str | None:
     )
 
 
-def _published(claim: Claim) -> str:
-    if claim.states:
-        return f"{claim.id}  {claim.statement}"
+def published(claim: Claim) -> str:
+    """The number that a paper prints, in words."""
     spread = "" if claim.std is None else f" ± {claim.std:g}"
-    unit = {None: "", "%": " %"}.get(claim.unit, f" {claim.unit}")
-    return f"{claim.id}  {claim.metric} {claim.value}{spread}{unit}"
+    unit = "" if claim.unit is None else f" {claim.unit}"
+    return f"{claim.metric} {claim.value}{spread}{unit}"

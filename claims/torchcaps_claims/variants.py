@@ -82,12 +82,7 @@ class Row(NamedTuple):
 
 class Rows:
     """The records of a study in the order of their labels; of several that differ in nothing the
-    one of most seeds.
-
-    Arguments:
-        variants: the study.
-        records: all records by their hash.
-    """
+    one of most seeds."""
 
     def __init__(self, variants: Variants, records: Mapping[str, Record]):
         self.variants = variants
@@ -102,11 +97,7 @@ class Rows:
         self.base = next((row for row in self.all if row.values == self.usual), None)
 
     def section(self, evidence: str) -> Section | None:
-        """The table and what it says in words; nothing without records.
-
-        Arguments:
-            evidence: where the folder of records lies, as seen from the page.
-        """
+        """The table and what it says in words; nothing without records."""
         variants, rows = self.variants, []
         for row in self.all:
             record = row.record
@@ -146,11 +137,8 @@ class Rows:
 
     def differences(self, *, beside: int = 1) -> Iterator[tuple[str, Difference]]:
         """Every variant of three seeds or more beside the one that it is compared with, column by
-        column; sides are those of intervals that hold together.
-
-        Arguments:
-            beside: how many studies' intervals are to hold together.
-        """
+        column; sides are those of intervals that hold together, with those of as many studies as
+        `beside` says."""
         for column in self.variants.columns:
             for row, _, side in self._sided(column, beside) if column.is_compared else ():
                 interval = self.interval(row, column)
