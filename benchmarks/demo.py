@@ -14,7 +14,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.environment import environment
 
 RECORD = Path(__file__).parent / "records" / "demo.json"
 

@@ -338,7 +338,7 @@ def run(given: argparse.Namespace) -> str:
         )
     import torch
 
-    from torchcaps.train.environment import environment
+    from torchcaps.train.folder.environment import environment
 
     if given.device == "cuda" and not torch.cuda.is_available():
         return "PyTorch sees no GPU here; --device cpu --tiny rehearses without one."

@@ -27,8 +27,8 @@ from gpu import FAILED, Records
 from torchcaps.data import Batch
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.environment import environment
 from torchcaps.train.fit import initial_model
+from torchcaps.train.folder.environment import environment
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 

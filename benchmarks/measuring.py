@@ -33,7 +33,7 @@ from torchcaps.data import Batch, PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
 from torchcaps.tasks.decoding import decoder_of
 from torchcaps.tasks.measurements import Shown
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.environment import environment
 
 RECORD = Path(__file__).parent / "records" / "measuring.json"
 MODEL, BATCH = "mitterreiter_5x16", 100

@@ -11,7 +11,7 @@ import argparse
 import json
 
 from torchcaps.study.cost import step_of
-from torchcaps.train.digests import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps_claims import claims, plan_of
 from torchcaps_claims.cost import STEPS_FILE
 

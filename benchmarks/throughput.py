@@ -31,11 +31,11 @@ from torchcaps.data.make.expanded import Expanded
 from torchcaps.data.make.multi_mnist import MultiMnist
 from torchcaps.train import make_recipe
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.environment import environment
 from torchcaps.train.fit import initial_model
+from torchcaps.train.folder.environment import environment
+from torchcaps.train.folder.run import write_whole
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
-from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "throughput.json"
 GPU_RECORD = RECORD.with_name("throughput_gpu.json")

@@ -16,7 +16,7 @@ from torchcaps.analysis import saliency, saliency_distance
 from torchcaps.data import Images
 from torchcaps.study.system import Cell
 from torchcaps.train import PROTOCOLS, Recipe, Run, fit
-from torchcaps.train.environment import CHANGED
+from torchcaps.train.folder.environment import CHANGED
 from torchcaps.types import Output
 
 __all__ = ["apart_of", "dense_recipe", "dense_run"]

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from torchcaps.errors import TorchcapsError
 from torchcaps.report.template import template
 from torchcaps.study.record import Record, read_records
-from torchcaps.train.digests import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.comparable import SHORT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record, read_records
-from torchcaps.train.digests import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES, TEXTS, Family, Question
 from torchcaps_claims.judges import JUDGES
 from torchcaps_claims.pages import STANDS, render, way

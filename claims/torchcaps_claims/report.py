@@ -11,8 +11,8 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.report.template import template
 from torchcaps.study.intervals import Interval
-from torchcaps.train.digests import write_whole
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.digests import write_whole
+from torchcaps.train.folder.environment import environment
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, says
 from torchcaps_claims.result import Result, results

@@ -18,7 +18,7 @@ from torchcaps.report import render
 assert pathlib.Path(torchcaps.__file__).is_relative_to(sys.argv[1]), torchcaps.__file__
 assert pathlib.Path(torchcaps.__file__).with_name("py.typed").is_file()
 assert "Verdict" in render([], title="empty", provenance={})
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.environment import environment
 assert environment()["commit"] is None
 from torchcaps.cli import main
 # Where the tests run, the claims are installed.

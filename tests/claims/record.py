@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from torchcaps.study import make_record, read_records, write_record
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.environment import environment
 from torchcaps_claims import claims, plan_of
 from torchcaps_claims.claim import PAPERS
 

@@ -15,7 +15,7 @@ from torchcaps.data import SOURCES
 from torchcaps.models import save
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model
-from torchcaps.train.run import write_whole
+from torchcaps.train.folder.run import write_whole
 
 
 @pytest.fixture(autouse=True, scope="module")

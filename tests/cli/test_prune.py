@@ -14,7 +14,7 @@ from torchcaps.errors import Emptied, Interrupted, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.alone import alone
+from torchcaps.train.folder.alone import alone
 
 # The package hides its module behind the function.
 MODULE = importlib.import_module("torchcaps.tasks.prune_run")
@@ -351,7 +351,7 @@ def test_a_finished_run_outlives_more_epochs_that_empty_it(trained, call, tmp_pa
 
 
 def test_a_masked_run_is_written_by_one_process_alone(trained, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchcaps.train.alone.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("torchcaps.train.folder.alone.LOCK_SECONDS", 0.1)
     out = tmp_path / "masked"
     out.mkdir()
     words = ["prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out]

@@ -45,7 +45,7 @@ from torchcaps.study.own import read_study
 from torchcaps.tasks.check_run import check_run
 from torchcaps.tasks.evaluate import evaluate_file
 from torchcaps.train import Run, read_recipe
-from torchcaps.train.state import state_of
+from torchcaps.train.folder.state import state_of
 
 __all__ = ["Target", "check_file", "targets"]
 

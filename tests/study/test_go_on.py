@@ -11,7 +11,7 @@ from torchcaps.study import read_records, write_record
 from torchcaps.study.evidence import write_records
 from torchcaps.study.go_on import going_on, joined
 from torchcaps.study.work import work
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.environment import environment
 
 CLAIM = "peer2022-t1-em-bias"
 STATISTIC = "accuracy@sign/train"

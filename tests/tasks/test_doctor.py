@@ -22,7 +22,7 @@ from torchcaps.tasks.examination.images import examine_images
 from torchcaps.tasks.examination.network import examine_network
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model
-from torchcaps.train.run import write_whole
+from torchcaps.train.folder.run import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
 

@@ -43,9 +43,9 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
-from torchcaps.train.alone import alone
 from torchcaps.train.class_measures import ClassMeasures
 from torchcaps.train.fit import initial_model
+from torchcaps.train.folder.alone import alone
 from torchcaps.train.images import images_of, parted, watched
 from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
@@ -1200,7 +1200,7 @@ def test_a_torch_data_set_is_told_how_to_become_images(own, expected, tmp_path) 
 
 
 def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("torchcaps.train.alone.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("torchcaps.train.folder.alone.LOCK_SECONDS", 0.2)
     fit(recipe(epochs=1), tmp_path)
     before = contents(tmp_path)
     with alone(tmp_path):

@@ -13,12 +13,12 @@ from damage import MEGABYTE, at_most
 from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
-from torchcaps.train import environment as environment_module
-from torchcaps.train.environment import _commit_of, commit, environment
-from torchcaps.train.run import write_whole
+from torchcaps.train.folder import environment as environment_module
+from torchcaps.train.folder.environment import _commit_of, commit, environment
+from torchcaps.train.folder.run import write_whole
 
-RUN = importlib.import_module("torchcaps.train.run")
-ENVIRONMENT = importlib.import_module("torchcaps.train.environment")
+RUN = importlib.import_module("torchcaps.train.folder.run")
+ENVIRONMENT = importlib.import_module("torchcaps.train.folder.environment")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
 
 

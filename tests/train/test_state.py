@@ -8,7 +8,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.state import PARTS, RECIPE, read_state, state_of
+from torchcaps.train.folder.state import PARTS, RECIPE, read_state, state_of
 
 ZEROS = {"epoch": 1, "state_dict": {"a": torch.zeros(100_000)}}
 
@@ -27,7 +27,7 @@ def read(path):
 
 def test_the_recipe_of_an_older_state_lacks_what_a_protocol_has_today(tmp_path, monkeypatch):
     """Written before there was pruning, in a run that goes on."""
-    monkeypatch.setattr("torchcaps.train.state.faults", lambda state, recipe: ())
+    monkeypatch.setattr("torchcaps.train.folder.state.faults", lambda state, recipe: ())
     recipe = make_recipe(
         model="efficient_capsnet",
         data="mnist",

@@ -7,7 +7,7 @@ import torch
 
 from torchcaps import create_model, load
 from torchcaps.train import make_recipe
-from torchcaps.train.run import Run
+from torchcaps.train.folder.run import Run
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 

@@ -16,9 +16,9 @@ from torchcaps._json import is_finite
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
-from torchcaps.train.environment import CHANGED
-from torchcaps.train.objects import damaged, read_objects
-from torchcaps.train.run import VERSIONS
+from torchcaps.train.folder.environment import CHANGED
+from torchcaps.train.folder.objects import damaged, read_objects
+from torchcaps.train.folder.run import VERSIONS
 
 __all__ = ["record_of_runs"]
 

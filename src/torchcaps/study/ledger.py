@@ -32,8 +32,8 @@ from torchcaps.study.look import Look, registered
 from torchcaps.study.record import in_words
 from torchcaps.study.system import Cell
 from torchcaps.train import Run
-from torchcaps.train.digests import write_whole
-from torchcaps.train.environment import environment
+from torchcaps.train.folder.digests import write_whole
+from torchcaps.train.folder.environment import environment
 
 __all__ = ["Ledger", "State", "read_values", "values_file"]
 

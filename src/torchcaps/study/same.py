@@ -8,7 +8,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe, make_recipe
-from torchcaps.train.recipe_file import AS_BEFORE
+from torchcaps.train.folder.recipe_file import AS_BEFORE
 
 __all__ = ["plain", "trained_in", "trains"]
 

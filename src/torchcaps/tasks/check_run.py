@@ -12,8 +12,8 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.files.saving import check_whole
 from torchcaps.tasks.trained import check_is_run
-from torchcaps.train.run import Run
-from torchcaps.train.state import PARTS, read_state, state_of
+from torchcaps.train.folder.run import Run
+from torchcaps.train.folder.state import PARTS, read_state, state_of
 
 __all__ = ["CheckedFile", "CheckedRun", "check_run"]
 

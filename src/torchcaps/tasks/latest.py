@@ -12,11 +12,11 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.files.saving import load_network
 from torchcaps.models.own import OWN, as_network, own_module
 from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
+from torchcaps.train.folder.run import Run
+from torchcaps.train.folder.state import read_state
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.start import initial_model
-from torchcaps.train.state import read_state
 
 __all__ = ["latest_network", "open_latest"]
 

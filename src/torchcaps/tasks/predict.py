@@ -17,7 +17,7 @@ from torchcaps.data.shown.resize import resize as stretched
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained
-from torchcaps.train.objects import damaged
+from torchcaps.train.folder.objects import damaged
 from torchcaps.types import Output, ScoresAre
 from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 

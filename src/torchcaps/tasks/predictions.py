@@ -13,7 +13,7 @@ from torch import Tensor
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluation import Evaluation
-from torchcaps.train.run import write_whole
+from torchcaps.train.folder.run import write_whole
 
 __all__ = ["check_path", "write_predictions"]
 

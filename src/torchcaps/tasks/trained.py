@@ -16,9 +16,9 @@ from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.files.saving import load_network
+from torchcaps.train.folder.objects import read_objects
+from torchcaps.train.folder.run import Run
 from torchcaps.train.images import parted
-from torchcaps.train.objects import read_objects
-from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
 
 __all__ = [

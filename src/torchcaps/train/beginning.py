@@ -12,8 +12,8 @@ from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.files.refit import say_what_is_new, take_fitting
 from torchcaps.models.files.saving import file_of, load_network
 from torchcaps.models.own import OwnNetwork, check_has_weights
+from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.start import take_weights
 
 __all__ = ["begin", "beginning", "check_unseen", "eval_frozen", "freeze"]

@@ -18,10 +18,10 @@ from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
-from torchcaps.train.run import Run
+from torchcaps.train.folder.run import Run
+from torchcaps.train.folder.state import RECIPE
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import SelectBy
-from torchcaps.train.state import RECIPE
 
 __all__ = ["SaveState", "ShowProgress"]
 

@@ -23,12 +23,14 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.models.own import OWN
 from torchcaps.prune import sparsity
-from torchcaps.train.alone import alone
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import beginning
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.epoch_classes import EpochClasses
+from torchcaps.train.folder.alone import alone
+from torchcaps.train.folder.run import Run
+from torchcaps.train.folder.state import state_of
 from torchcaps.train.grouped import groups_of_result
 from torchcaps.train.images import Source
 from torchcaps.train.judging import judge, share_right
@@ -40,7 +42,6 @@ from torchcaps.train.prepare import Prepared, check_call, prepare
 from torchcaps.train.pruning import Prune
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.seeds import AUGMENT, CROP, seed_of
 from torchcaps.train.start import (
     check_own,
@@ -48,7 +49,6 @@ from torchcaps.train.start import (
     named_class,
     take_weights,
 )
-from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 __all__ = ["fit", "initial_model"]

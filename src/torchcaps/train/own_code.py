@@ -14,7 +14,7 @@ from torch import nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import CLASSES
-from torchcaps.train.objects import damaged
+from torchcaps.train.folder.objects import damaged
 
 __all__ = ["check_imported", "fault_of_own_code", "import_file", "imported_files"]
 

@@ -14,12 +14,12 @@ from torchcaps.data.groups import check_apart
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.prune import Pruner
 from torchcaps.train.beginning import begin, check_unseen, freeze
+from torchcaps.train.folder.run import Run
 from torchcaps.train.grouped import warn_of_groups
 from torchcaps.train.images import Source, images_tested_on, watched
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import check_selectable
 from torchcaps.train.start import (

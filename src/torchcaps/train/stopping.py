@@ -6,8 +6,8 @@ from typing import Any
 import lightning
 from lightning.pytorch.callbacks import Callback
 
+from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.selecting import SelectBy, cost
 
 __all__ = ["KeepBest", "StopAtAccuracy", "StopWithoutProgress"]

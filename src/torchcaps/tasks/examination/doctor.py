@@ -24,9 +24,9 @@ from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.beginning import freeze
 from torchcaps.train.fit import initial_model
+from torchcaps.train.folder.run import Run
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import Run
 from torchcaps.train.start import take_frozen
 
 __all__ = ["Examination", "doctor", "doctor_run", "examine"]

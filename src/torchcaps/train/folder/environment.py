@@ -41,7 +41,7 @@ def commit() -> str | None:
     Code is read once, and the tree may go on to other commits while a study runs. So it is the
     commit of the first call, and changes that were there then, or are there now, count.
     """
-    first, now = _first_commit(), _commit_of(Path(__file__).parents[1])
+    first, now = _first_commit(), _commit_of(Path(__file__).parents[2])
     if first is None or now is None:
         return None
     has_changes = any(each.endswith(CHANGED) for each in (first, now))
@@ -50,7 +50,7 @@ def commit() -> str | None:
 
 @cache
 def _first_commit() -> str | None:
-    return _commit_of(Path(__file__).parents[1])
+    return _commit_of(Path(__file__).parents[2])
 
 
 def _commit_of(source: Path) -> str | None:

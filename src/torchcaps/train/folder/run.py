@@ -27,18 +27,23 @@ from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.files.saving import content_of
 from torchcaps.train.class_measures import MEASURES
-from torchcaps.train.digests import (
+from torchcaps.train.folder.digests import (
     expect,
     is_partial,
     put_in_place,
     settle,
     write_whole,
 )
-from torchcaps.train.environment import commit, environment
-from torchcaps.train.objects import check_seen, damaged, read_objects
+from torchcaps.train.folder.environment import commit, environment
+from torchcaps.train.folder.objects import check_seen, damaged, read_objects
+from torchcaps.train.folder.recipe_file import (
+    read_channels_last,
+    read_fields,
+    read_recipe,
+    read_shown,
+)
 from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipe_file import read_channels_last, read_fields, read_recipe, read_shown
 from torchcaps.train.selecting import in_words
 
 __all__ = ["VERSIONS", "Run", "write_whole"]

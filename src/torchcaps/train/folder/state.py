@@ -10,9 +10,9 @@ import torch
 
 from torchcaps._digests import check_digest
 from torchcaps.errors import TorchcapsError
+from torchcaps.train.folder.recipe_file import AS_BEFORE
+from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe, make_recipe
-from torchcaps.train.recipe_file import AS_BEFORE
-from torchcaps.train.run import Run
 
 __all__ = ["PARTS", "RECIPE", "read_state", "state_of"]
 
