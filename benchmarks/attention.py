@@ -30,8 +30,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torchcaps.layers import AttentionCapsules, DenseCapsules
 from torchcaps.tasks.footprint import Footprint
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 from torchcaps.types import Capsules
 
 RECORD = Path(__file__).parent / "records" / "attention.json"

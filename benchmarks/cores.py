@@ -23,8 +23,8 @@ from cases import CASES, Case, tiny
 from contestants import CONTESTANTS
 from harness import Settings, in_a_process, measure, of_peak
 
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "cores.json"
 

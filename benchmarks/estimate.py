@@ -25,8 +25,8 @@ from torchcaps.data import Batch
 from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.tasks.estimate import estimate
 from torchcaps.train import make_recipe
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 

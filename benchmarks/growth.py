@@ -25,8 +25,8 @@ from cases import CASES, Case
 from contestants import CONTESTANTS, absent
 from harness import ENVIRONMENTS, Settings, in_a_process
 
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "growth.json"
 

@@ -32,8 +32,8 @@ from torchcaps.cli.arguments import seconds_of
 from torchcaps.errors import Interrupted
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 
 RECORDS = Path(__file__).parent / "records"
 WAYS = ("dense", "again", "rewound")

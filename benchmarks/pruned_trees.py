@@ -55,8 +55,8 @@ from torchcaps.study.record import Record, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 from torchcaps_claims.pruned import MATCHED
 
 AUGMENT = {"mnist": "shift2", "fashion-mnist": "shift2-flip"}

@@ -32,8 +32,8 @@ from harness import ENVIRONMENTS, Settings, measure, of_peak, table
 from parts import PARTS, is_in
 from subjects import ours
 
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 
 STEP = (
     "one step (forward, loss, backward, optimiser; an op without the last; inference the first "

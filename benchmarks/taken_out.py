@@ -26,8 +26,8 @@ from pruned_trees import REDUCED, Cell, network
 
 from torchcaps.tasks import evaluate_file, shrink
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "taken_out.json"
 RECIPE: dict[str, Any] = {

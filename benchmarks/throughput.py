@@ -32,8 +32,8 @@ from torchcaps.data.make.multi_mnist import MultiMnist
 from torchcaps.train import make_recipe
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.fit import initial_model
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import write_whole
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 

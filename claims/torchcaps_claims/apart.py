@@ -19,8 +19,6 @@ from torchcaps.train import PROTOCOLS, Recipe, Run, fit
 from torchcaps.train.folder.environment import CHANGED
 from torchcaps.types import Output
 
-__all__ = ["apart_of", "dense_recipe", "dense_run"]
-
 BATCH = 100
 
 

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.variants import Column, Side, Variants
 
-__all__ = ["FAMILIES", "QUESTIONS", "STUDIES", "TEXTS", "Family", "Plain", "Question"]
-
 
 class Plain(NamedTuple):
     """An answer in a sentence, and what networks of ours must show for it to be given."""

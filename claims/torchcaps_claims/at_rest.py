@@ -13,8 +13,6 @@ from torchcaps.analysis import MeasureFixedPoint
 from torchcaps.data import Images, sample_of
 from torchcaps.types import Keep, Output
 
-__all__ = ["STEPS", "fixed_point_of"]
-
 # The last is from iteration 50 to 51.
 STEPS = range(1, 51)
 SAMPLE, BATCH = 200, 4

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Cell", "cells"]
-
 
 class Cell(NamedTuple):
     """One system: a preset with all that was chosen for it."""

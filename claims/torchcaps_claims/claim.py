@@ -15,16 +15,6 @@ from typing import Any, Literal, get_args
 
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = [
-    "PAPERS",
-    "Claim",
-    "Kind",
-    "claims",
-    "claims_about",
-    "claims_of_table",
-    "find_claim",
-]
-
 PAPERS = ("mitterreiter2023", "peer2022", "gu2021", "tsai2020", "renzulli2025")
 Kind = Literal["accuracy", "metric", "entropy", "sparsity", "params", "qualitative", "theorem"]
 # A wheel holds the files beside this module; a clone has them beside the package.

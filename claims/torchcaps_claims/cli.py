@@ -11,8 +11,6 @@ from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

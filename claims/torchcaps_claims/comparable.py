@@ -22,8 +22,6 @@ from torchcaps_claims.job import Job
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
 
-__all__ = ["POINTS", "SHORT", "why_incomparable"]
-
 # As far as the accuracy of a reduced run may lie from the paper's,
 POINTS = 2.0
 # and below the one at which the paper stops.

@@ -12,8 +12,6 @@ from typing import Any
 from torchcaps.study.cost import COUNTED, hours_on_two_cores, steps_and_flops
 from torchcaps_claims.job import Job
 
-__all__ = ["STEPS_FILE", "Cost", "cost_of"]
-
 STEPS_FILE = Path(__file__).parent / "steps.json"
 COUNTED.update(json.loads(STEPS_FILE.read_text(encoding="utf-8")))
 

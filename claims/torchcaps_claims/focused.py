@@ -10,8 +10,6 @@ from torchcaps.data import Images, load, part_masks
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
-__all__ = ["focus_of"]
-
 BATCH = 100
 
 

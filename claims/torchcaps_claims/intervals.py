@@ -10,8 +10,6 @@ from scipy import special
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.intervals import Interval, mean_interval, t_quantile
 
-__all__ = ["difference_interval", "share_bounds", "variance_ratio_interval"]
-
 # Of seeds, with replacement; the same ones every time.
 DRAWS = 10_000
 ROUNDING = 1e-12

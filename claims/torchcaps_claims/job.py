@@ -19,8 +19,6 @@ from torchcaps_claims.statistics import MEASURED_AS, STATISTICS
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Job", "Reduced", "Split", "ends_at"]
-
 Split = Literal["test", "train", "validation"]
 
 

@@ -8,8 +8,6 @@ from torchcaps_claims.plan import STATUSES
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.verdict import VERDICTS
 
-__all__ = ["listed_claims"]
-
 
 def listed_claims(
     *,

@@ -26,8 +26,6 @@ from torchcaps_claims.pruned import way_in
 from torchcaps_claims.redrawn import redrawn_of
 from torchcaps_claims.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 
-__all__ = ["looks_of"]
-
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
 OF_EPOCHS = ("area", "gradient_norms", "jitter", "onset", "revivals", "time_to")
 

@@ -8,8 +8,6 @@ from typing import Any
 from torchcaps.study.system import System
 from torchcaps.train import Recipe
 
-__all__ = ["told_apart"]
-
 # Of what two systems differ in, this is told first.
 FIRST = ("prune", "prune_to", "protocol")
 

@@ -9,8 +9,6 @@ the names, of networks like any other.
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 
-__all__ = ["NARROW", "WIDTHS", "widths_alive"]
-
 # The step of a plan, and the option of the networks that take it.
 NARROW, WIDTHS = "narrow", "widths"
 

@@ -10,8 +10,6 @@ from torchcaps.study.system import System, Waiting
 from torchcaps.train import Recipe
 from torchcaps_claims.narrow import WIDTHS, widths_alive
 
-__all__ = ["WAITS_FOR", "narrowed"]
-
 WAITS_FOR = "records of the routed networks, with which the same line goes on"
 
 

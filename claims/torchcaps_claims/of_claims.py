@@ -15,8 +15,6 @@ from torchcaps_claims.names import told_apart
 from torchcaps_claims.narrowed import narrowed
 from torchcaps_claims.plans import plan_of
 
-__all__ = ["check_planned", "label_of", "study_of", "study_of_claims"]
-
 T = TypeVar("T")
 Folder = str | os.PathLike[str]
 

@@ -9,8 +9,6 @@ from torchcaps.data.registry import data_set
 from torchcaps.study.record import Record
 from torchcaps_claims.progress import ends_of_epochs
 
-__all__ = ["MEASURED", "Onset", "onset_in", "onsets_at_least"]
-
 # What protocols measure that hold nothing out.
 MEASURED = "training_sample_accuracy"
 

@@ -19,8 +19,6 @@ from torchcaps.models.own import as_network
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["cancellation_of"]
-
 # Pairs are looked for among so many images, and so many are taken, those nearest to opposite.
 SAMPLE, PAIRS = 500, 20
 

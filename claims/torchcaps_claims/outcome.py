@@ -10,8 +10,6 @@ from torchcaps.study.system import Study
 from torchcaps_claims.claim import find_claim
 from torchcaps_claims.result import Result, result_of
 
-__all__ = ["Outcome", "outcome_of"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -24,8 +24,6 @@ from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
-__all__ = ["TITLES", "decided", "overview", "page", "render", "write_pages"]
-
 TITLES = {
     "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
     "peer2022": "Limitation of Capsule Networks",

@@ -7,8 +7,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.job import Job
 
-__all__ = ["STATUSES", "WORDS", "Plan", "Status", "Word", "no_run", "runs"]
-
 # Where a claim stands before any record: a test of this repository shows it, nothing has been run
 # for it yet, others have measured it, or nothing that could be run decides it.
 Status = Literal["tested", "not run", "cited", "not testable"]

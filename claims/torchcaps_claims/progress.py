@@ -6,8 +6,6 @@ from typing import Any
 
 from torchcaps.data.registry import data_set
 
-__all__ = ["ends_of_epochs"]
-
 
 def ends_of_epochs(recipe: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
     """The step at which each of so many epochs ended.

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MATCHED", "WAYS", "pruning_fields", "way_in"]
-
 # The way to prune of a recipe, by the step that plans name.
 WAYS = {
     "magnitude": "magnitude",

@@ -17,8 +17,6 @@ from torchcaps_claims.svg import Dot, draw_dots
 from torchcaps_claims.variants import Difference, Rows, Section, in_brackets, listed
 from torchcaps_claims.verdict import LEAST_SEEDS, StatementVerdict
 
-__all__ = ["write_questions"]
-
 DECIDED = ("holds", "fails")
 # A network that routes, beside its twin, and what routing gains.
 Gain = tuple[Family, Rows, Difference]

@@ -9,8 +9,6 @@ import torch
 
 from torchcaps.study.intervals import Interval
 
-__all__ = ["RankTest", "rank_test", "spearman"]
-
 DRAWS = 10_000
 
 

@@ -24,8 +24,6 @@ from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps_claims.ranks import spearman
 
-__all__ = ["decoder_recipe", "draws_something", "redrawn_of"]
-
 AMOUNTS = (-0.2, -0.15, -0.1, -0.05, 0.05, 0.1, 0.15, 0.2)
 VISIBLE, MONOTONE = 0.01, 0.9
 EPOCHS, BATCH = 20, 100

@@ -19,8 +19,6 @@ from torchcaps_claims.result import Result, results
 from torchcaps_claims.tables import published
 from torchcaps_claims.verdict import NumberVerdict
 
-__all__ = ["write_claims_report"]
-
 # Open claims wait for a run; nothing that we could run decides the last ones.
 GROUPS = ("stands", "falls", "undecided", "open", "never")
 # What is decided comes first, and of that what falls.

@@ -27,8 +27,6 @@ from torchcaps_claims.verdict import (
     judge_test,
 )
 
-__all__ = ["Result", "result_of", "results", "values_of"]
-
 
 @dataclass(frozen=True)
 class Result:

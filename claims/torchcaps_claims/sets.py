@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["sets_in"]
-
 # Names in the claims, longest first where one is a part of another.
 NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"DiverseMultiMNIST", ("diverse-multi-mnist",)),

@@ -19,8 +19,6 @@ from torchcaps_claims.cells import Cell, cells
 from torchcaps_claims.job import Job, Reduced, Split, ends_at
 from torchcaps_claims.pruned import way_in
 
-__all__ = ["SETUPS", "Setup", "setups_in"]
-
 # Fields that change how a network is trained, and not only how long.
 COURSE = (
     "train_images",

@@ -11,8 +11,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps_claims.claim import Claim, claims
 
-__all__ = ["PublishedSize", "parameters_of", "published_sizes"]
-
 # (system, data set, backbone) -> our network. [tsai2020] Tables 10 to 12 print three input channels
 # for DiverseMultiMNIST, but its 42.49M parameters need one.
 COUNTED: dict[tuple[str, str, str | None], str] = {

@@ -2,8 +2,6 @@
 
 from typing import Literal, NamedTuple
 
-__all__ = ["MEASURED_AS", "RATES", "STATISTICS", "Statistic"]
-
 # What a run measures of itself stands in its result.json.
 # Some are read off by `torchcaps study run` alone.
 Command = Literal["eval", "dissect", "estimate", "train", "study"]

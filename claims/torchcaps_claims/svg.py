@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Dot", "Line", "draw_dots", "draw_lines"]
-
 WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 80, 16, 40
 # A letter at most in the mean of a label: which font a browser has nobody knows.
 LETTER = 7

@@ -18,8 +18,6 @@ from torchcaps_claims.plans import plan_of
 from torchcaps_claims.statistics import STATISTICS
 from torchcaps_claims.verdict import tolerance_of
 
-__all__ = ["Table", "departures_of", "judged_by", "published", "table"]
-
 # How a statement compares its statistic with its threshold.
 DIRECTIONS = {"equal": "equal to", "greater": "greater than", "less": "less than"}
 

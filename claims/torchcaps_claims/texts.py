@@ -4,8 +4,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_texts"]
-
 HERE = Path(__file__).parent
 
 

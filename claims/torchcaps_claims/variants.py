@@ -9,8 +9,6 @@ from torchcaps.study.record import Record
 from torchcaps_claims.judges.evidence import is_about, known_fields
 from torchcaps_claims.verdict import LEAST_SEEDS
 
-__all__ = ["Column", "Difference", "Rows", "Section", "Side", "Variants", "in_brackets", "listed"]
-
 # The title of a column, what a variant differs in, and "above", "below" or "open" (a difference);
 # or a title, a name, and "decides".
 Side = tuple[str, str, str]

@@ -27,21 +27,6 @@ from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps_claims.claim import Claim
 
-__all__ = [
-    "LEAST_SEEDS",
-    "VERDICTS",
-    "NumberVerdict",
-    "ShownVerdict",
-    "StatementVerdict",
-    "StatementWord",
-    "in_every_cell",
-    "judge",
-    "judge_count",
-    "judge_statistic",
-    "judge_test",
-    "word_of",
-]
-
 NumberWord = Literal["reproduced", "better", "worse", "undecided"]
 StatementWord = Literal["holds", "fails", "undecided"]
 Side = Literal["greater", "less", "within"]

@@ -34,8 +34,6 @@ from torchcaps.tasks.changes import (
 from torchcaps.types import Output, Trace
 from torchcaps_claims.ranks import spearman
 
-__all__ = ["STRENGTHS", "compactness_of", "invariance_of", "tree_size_of", "trees_of"]
-
 Network = Callable[[Tensor], Output]
 
 SAMPLE, BATCH = 2_000, 100

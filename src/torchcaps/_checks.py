@@ -14,20 +14,6 @@ from torch import Size, Tensor
 
 from torchcaps.errors import NOTHING, TorchcapsError, nearest, short
 
-__all__ = [
-    "DIVERGED",
-    "check_choice",
-    "check_count",
-    "check_finite",
-    "check_flag",
-    "check_floating",
-    "check_number",
-    "check_shape",
-    "check_type",
-    "is_between",
-    "is_whole",
-]
-
 DIVERGED = "did training diverge? A smaller learning rate usually mends it"
 
 

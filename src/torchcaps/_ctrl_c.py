@@ -3,8 +3,6 @@
 import signal
 from types import FrameType
 
-__all__ = ["interrupt"]
-
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """The first Ctrl-C ends the command in order, a second one at once."""

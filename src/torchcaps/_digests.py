@@ -15,8 +15,6 @@ from pathlib import Path
 from torchcaps._json import read_json
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["NAME", "check_digest", "digest_of", "formats_alone", "known_digests"]
-
 NAME = "digests.json"
 
 _compares: ContextVar[bool] = ContextVar("compares", default=True)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["needing"]
-
 
 @contextmanager
 def needing(package: str, *, room: str, extra: str) -> Iterator[None]:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
-__all__ = ["is_finite", "is_number", "parsed", "read_json", "read_lines", "read_text", "why_not"]
-
 # A result names every class of its set, which may have nearly a million: more than any other file.
 MOST_BYTES = 1 << 26
 # A row of metrics may hold two numbers for each pair of capsules, and of these a wide network has

@@ -7,8 +7,6 @@ from typing import ParamSpec, TypeVar
 
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["explains_names"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

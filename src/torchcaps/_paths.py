@@ -8,8 +8,6 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["beside", "make_new", "path_of"]
-
 
 def make_new(path: Path) -> None:
     """An empty file that nobody has laid there: a planted link is not written through."""

@@ -2,8 +2,6 @@
 
 import unicodedata
 
-__all__ = ["printable"]
-
 # Controls, marks that turn the direction of writing, halves of characters, and what is unassigned.
 HIDDEN = ("Cc", "Cf", "Cs", "Cn", "Co")
 # Joins the parts of one emoji, and parts letters in some languages: harmless and common.

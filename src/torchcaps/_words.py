@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-__all__ = ["DIGITS", "value_of"]
-
 # Of a whole number that counts something: Python itself refuses to read thousands of them.
 DIGITS = 12
 

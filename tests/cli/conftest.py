@@ -14,8 +14,8 @@ from torchcaps.cli import main
 from torchcaps.data import SOURCES
 from torchcaps.models import save
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.fit import initial_model
-from torchcaps.train.folder.run import write_whole
+from torchcaps.train.folder.digests import write_whole
+from torchcaps.train.start import initial_model
 
 
 @pytest.fixture(autouse=True, scope="module")

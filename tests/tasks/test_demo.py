@@ -14,8 +14,8 @@ from torchcaps.data import load
 from torchcaps.data.make.part_whole import SIZES
 from torchcaps.tasks import demo
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
+from torchcaps.train.start import initial_model
 
 # The package hides its module `demo` behind the function.
 DEMO = importlib.import_module("torchcaps.tasks.demo")

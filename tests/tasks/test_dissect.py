@@ -21,7 +21,7 @@ from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.folder.run import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
 

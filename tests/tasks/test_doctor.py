@@ -21,9 +21,9 @@ from torchcaps.tasks.examination import machine
 from torchcaps.tasks.examination.images import examine_images
 from torchcaps.tasks.examination.network import examine_network
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.fit import initial_model
-from torchcaps.train.folder.run import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
+from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
 RECIPE = make_recipe(model="mitterreiter_5x16", data="part-whole", batch_size=20)

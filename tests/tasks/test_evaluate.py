@@ -21,7 +21,7 @@ from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, accuracy, make_recipe
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.folder.run import write_whole
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
 

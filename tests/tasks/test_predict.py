@@ -16,7 +16,7 @@ from torchcaps.models import create_model, save
 from torchcaps.tasks import predict
 from torchcaps.tasks.predict import Prediction, _draw
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.folder.run import write_whole
+from torchcaps.train.folder.digests import write_whole
 
 NAMES = ["cat", "dog", "hen", "ant", "bee", "cow", "eel", "fox", "gnu", "owl"]
 

@@ -44,11 +44,11 @@ from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.class_measures import ClassMeasures
-from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.alone import alone
 from torchcaps.train.images import images_of, parted, watched
 from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
+from torchcaps.train.start import initial_model
 from torchcaps.train.stopping import KeepBest
 
 # The package hides its module `fit` behind the function.

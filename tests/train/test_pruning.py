@@ -22,11 +22,11 @@ from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
-from torchcaps.train.fit import initial_model
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.module import Training
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import Ranks
+from torchcaps.train.start import initial_model
 
 EPOCHS, STEPS = 3, 3
 WAYS = {

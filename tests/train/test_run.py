@@ -14,8 +14,8 @@ from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.folder import environment as environment_module
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import _commit_of, commit, environment
-from torchcaps.train.folder.run import write_whole
 
 RUN = importlib.import_module("torchcaps.train.folder.run")
 ENVIRONMENT = importlib.import_module("torchcaps.train.folder.environment")

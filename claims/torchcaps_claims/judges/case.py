@@ -10,22 +10,6 @@ from torchcaps_claims.judges.evidence import Evidence
 from torchcaps_claims.judges.values import CONFIDENCE, ONE_SIDED, Cell, Values
 from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
 
-__all__ = [
-    "JUDGES",
-    "Case",
-    "Entry",
-    "Judge",
-    "Verdict",
-    "confirming",
-    "fails",
-    "holds",
-    "joined",
-    "judge",
-    "open_if",
-    "printed",
-    "shown",
-]
-
 # None while records are missing.
 Verdict = StatementVerdict | None
 

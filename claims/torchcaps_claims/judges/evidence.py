@@ -10,8 +10,6 @@ from torchcaps.train import Recipe
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.values import Values
 
-__all__ = ["NARROWED", "Curves", "Evidence", "is_about", "known_fields"]
-
 # One value an epoch, a seed.
 Curves = Mapping[int, tuple[float, ...]]
 Found = TypeVar("Found")

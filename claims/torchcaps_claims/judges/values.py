@@ -14,18 +14,6 @@ from torchcaps_claims.intervals import difference_interval
 from torchcaps_claims.ranks import spearman
 from torchcaps_claims.verdict import Side, StatementWord, word_of
 
-__all__ = [
-    "CONFIDENCE",
-    "ONE_SIDED",
-    "Cell",
-    "Values",
-    "mean_of",
-    "most",
-    "rises",
-    "seed_by_seed",
-    "slopes",
-]
-
 CONFIDENCE, ONE_SIDED = 0.95, 0.90
 
 

@@ -5,8 +5,6 @@ from torchcaps_claims.plan import Plan, no_run, runs
 from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.setups import SETUPS
 
-__all__ = ["plan"]
-
 SEEDS = 5  # the paper's
 SYSTEMS = {
     "ConvNet-FC": "convnet_fc",

@@ -5,8 +5,6 @@ from torchcaps_claims.plan import Plan, no_run, runs
 from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.setups import SETUPS
 
-__all__ = ["plan"]
-
 NET = "mitterreiter_5x16"
 MODELS = 10  # a cell of Tables 1 and 2 is the mean over ten networks
 

@@ -8,8 +8,6 @@ from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
-__all__ = ["plan"]
-
 # The paper does not say how many runs stand behind a number.
 SEEDS = 5
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"

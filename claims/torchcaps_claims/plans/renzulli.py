@@ -8,8 +8,6 @@ from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
-__all__ = ["plan"]
-
 SEEDS = 5  # the paper's
 SIZES = "tests/claims/test_sizes.py::test_a_published_size"
 METRICS = {

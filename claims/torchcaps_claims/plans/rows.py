@@ -14,8 +14,6 @@ from torchcaps_claims.plan import Plan, no_run, runs
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS, setups_in
 
-__all__ = ["Adapt", "plan_row", "rows_of"]
-
 # (setup, system, data) as they belong together, or None where they do not.
 Adapt = Callable[[str, str, str], tuple[str, str] | None]
 

@@ -23,16 +23,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
 from torchcaps.types import Trace
 
-__all__ = [
-    "Activity",
-    "LayerActivity",
-    "MeasureActivity",
-    "Thresholds",
-    "capsule_activity",
-    "dead_capsules",
-    "is_dead",
-]
-
 # Multiples of the thresholds at which counts are reported again.
 SWEEP = (0.2, 0.5, 1.0, 2.0)
 

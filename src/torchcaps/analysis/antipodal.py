@@ -21,8 +21,6 @@ from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import check_trace
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Antipodal", "LayerAntipodal", "MeasureAntipodal", "opposite_pairs", "pair_cosines"]
-
 SWEEP = (0.5, 0.7, 0.9, 0.99)
 
 

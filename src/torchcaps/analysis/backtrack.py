@@ -38,8 +38,6 @@ from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["backtracked", "check_chain", "is_chain", "tree_pixels", "tree_size"]
-
 # An even split in float32 may lie that far above 1 / J.
 ROUNDING = 1e-6
 

@@ -16,8 +16,6 @@ from torchcaps.analysis.tree_distance import MeasureTreeDistance
 from torchcaps.analysis.zero_votes import MeasureZeroVotes
 from torchcaps.types import Keep
 
-__all__ = ["TRACE_MEASUREMENTS", "keep_for"]
-
 TRACE_MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "activity": MeasureActivity,
     "antipodal": MeasureAntipodal,

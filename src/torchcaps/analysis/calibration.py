@@ -22,8 +22,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, class_labels
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Calibration", "MeasureCalibration", "Reliability", "reliability"]
-
 SWEEP = (5, 10, 15, 30)
 
 

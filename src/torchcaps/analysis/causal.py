@@ -40,16 +40,6 @@ from torchcaps.analysis.trace import capsule_layers, check_trace, judged_answers
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.types import Capsules, Couple, Trace
 
-__all__ = [
-    "CapsuleUse",
-    "CausalUse",
-    "CouplingUse",
-    "MeasureCausalUse",
-    "causal_use",
-    "paired_fall",
-    "silence",
-]
-
 ALL = "all layers"
 MOST_CAPSULES = 32
 

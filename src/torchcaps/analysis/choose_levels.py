@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from torchcaps._checks import check_count, check_number
 
-__all__ = ["GRIDS", "ChosenLevels", "choose_levels"]
-
 # From the coarsest grid to a step of 1/128, those of the paper among them.
 GRIDS = (2, 3, 4, 5, 6, 8, 11, 16, 21, 33, 65, 129)
 TOLERANCE = 0.001

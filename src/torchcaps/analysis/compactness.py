@@ -25,9 +25,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, labelled_classes
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
-
-
 # By how many times the precision of its numbers rounding may move a pose that never varies.
 ROUNDINGS = 8
 

@@ -16,8 +16,6 @@ from itertools import pairwise
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["area", "jitter", "onset", "time_to"]
-
 
 def jitter(accuracy: Sequence[float]) -> float | None:
     """How much accuracy goes up and down from epoch to epoch; None of fewer than three epochs.

@@ -25,8 +25,6 @@ from torchcaps.analysis.trace import (
 )
 from torchcaps.types import Trace
 
-__all__ = ["CouplingHistogram", "Couplings", "MeasureCouplings", "coupling_counts"]
-
 
 @dataclass(frozen=True)
 class CouplingHistogram:

@@ -45,8 +45,6 @@ from torchcaps.analysis.trace import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["LayerDynamics", "MeasureDynamics", "RoutingDynamics", "perfect_std", "routing_dynamics"]
-
 
 @dataclass(frozen=True)
 class LayerDynamics:

@@ -13,8 +13,6 @@ from torch import Tensor
 from torchcaps.analysis.trace import finite_coupling, last_coupling
 from torchcaps.types import Couple, LayerTrace
 
-__all__ = ["comparable_coupling", "even_split", "evenly"]
-
 # An even split in float32 lies that near to it, as a share of it; in half precision as near as
 # its numbers lie to each other.
 ROUNDING = 1e-6

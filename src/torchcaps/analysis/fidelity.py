@@ -46,8 +46,6 @@ from torchcaps.analysis.trace import (
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["Fidelity", "MeasureFidelity", "class_paths"]
-
 # How an image shows a part.
 OWN = 2
 BINS, GROUPS, EXCHANGES = 8, 20, 8

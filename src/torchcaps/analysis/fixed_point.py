@@ -24,8 +24,6 @@ from torchcaps.analysis.trace import check_any, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
-__all__ = ["FixedPoint", "FixedPointStep", "MeasureFixedPoint"]
-
 
 @dataclass(frozen=True)
 class FixedPointStep:

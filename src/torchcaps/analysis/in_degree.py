@@ -22,8 +22,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.types import Trace
 
-__all__ = ["InDegree", "LayerInDegree", "MeasureInDegree", "in_degree"]
-
 SWEEP = (0.5, 1.0, 2.0)
 
 

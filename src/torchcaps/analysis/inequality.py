@@ -30,9 +30,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.types import Trace
 
-__all__ = ["Inequality", "LayerInequality", "MeasureInequality", "gini"]
-
-
 # Shares of an even split, and levels of a grid, at which a layer is reported again.
 SWEEP, LEVELS = (0.1, 0.25, 0.5, 0.75), (6, 11, 21, 129)
 # Levels of the grid that `even` is of.

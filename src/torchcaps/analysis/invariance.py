@@ -22,8 +22,6 @@ from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
 
-__all__ = ["Invariance", "LayerInvariance", "MeasureInvariance"]
-
 # The part of its length by which a capsule varies at least: more than rounding in single precision.
 VARIES = 8 * torch.finfo(torch.float32).eps
 

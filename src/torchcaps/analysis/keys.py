@@ -34,8 +34,6 @@ from torchcaps.analysis.trace import (
 )
 from torchcaps.types import Trace
 
-__all__ = ["ClassKeys", "Keys", "MeasureKeys", "key_entropy"]
-
 SWEEP = (6, 11, 21, 129)
 
 

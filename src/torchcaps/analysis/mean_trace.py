@@ -30,8 +30,6 @@ from torchcaps.analysis.trace import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Trace
 
-__all__ = ["mean_trace"]
-
 
 def mean_trace(outs: Answer | Iterable[Answer], *, classes: Sequence[int] | None = None) -> Trace:
     """A trace of one image, the mean over all images; or of one image a class.

@@ -16,18 +16,6 @@ from torchcaps.analysis.trace import check_no_one_hot
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
-__all__ = [
-    "Answer",
-    "Labelled",
-    "Measurement",
-    "Pixels",
-    "changed_pixels",
-    "check_changes",
-    "check_mode",
-    "checked_parts",
-    "measure",
-]
-
 
 class Answer(Protocol):
     """What a network returns, as far as measurements look: `torchcaps.types.Output` is one."""

@@ -9,8 +9,6 @@ so no sum of squares is ever taken of values that are far from their mean.
 import torch
 from torch import Tensor
 
-__all__ = ["Moments"]
-
 
 class Moments:
     """Moments over the first axis, in float64 on the CPU."""

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Labelled
 
-__all__ = ["labels_or_none", "names_of", "neighbours"]
-
 
 def labels_or_none(batch: Labelled) -> Tensor:
     """Return labels [b] or [b, m]; [b, 0] where there are none."""

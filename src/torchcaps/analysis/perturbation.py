@@ -25,8 +25,6 @@ from torchcaps.analysis.trace import check_any, labelled_classes
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Capsules
 
-__all__ = ["ComponentChange", "MeasurePerturbation", "Perturbation"]
-
 # The ends of the two ranges of [gu2021] Fig. 4.
 AMOUNTS = (0.2, 8.0)
 

@@ -23,8 +23,6 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace, last_coupling
 from torchcaps.types import Trace
 
-__all__ = ["MeasurePolarisation", "Polarisation", "StepPolarisation", "polarisation"]
-
 
 @dataclass(frozen=True)
 class StepPolarisation:

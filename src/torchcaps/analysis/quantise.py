@@ -13,8 +13,6 @@ from torch import Tensor
 
 from torchcaps._checks import check_count, check_finite
 
-__all__ = ["quantise", "quantised_index"]
-
 
 def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
     """The number of the level next to each coupling, int64.

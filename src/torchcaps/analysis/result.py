@@ -6,8 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Result", "quantities", "quantity", "row_of"]
-
 
 def quantity(unit: str, meaning: str) -> Any:
     """A dataclass field that knows its unit and says in a phrase what it is."""

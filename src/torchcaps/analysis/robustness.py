@@ -21,8 +21,6 @@ from torchcaps.analysis.shares import wilson
 from torchcaps.analysis.trace import check_any, judged_answers
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["ChangedAccuracy", "MeasureRobustness", "Robustness"]
-
 UNCHANGED = "unchanged"
 
 

@@ -32,8 +32,6 @@ from torchcaps.analysis.trace import (
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
-__all__ = ["focus", "saliency", "saliency_distance"]
-
 
 def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int, int]) -> Tensor:
     """Maps [k, height, width] of k images.

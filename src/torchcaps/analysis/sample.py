@@ -15,8 +15,6 @@ from torchcaps._checks import check_count, is_whole
 from torchcaps.analysis.trace import check_any
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["MOST", "Sample"]
-
 # Two million pairs, and of a thousand couplings to ten parents 160 MB in float64.
 MOST = 2000
 

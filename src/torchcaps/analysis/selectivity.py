@@ -27,8 +27,6 @@ from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import capsule_layers, image_lengths
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["LayerSelectivity", "MeasureSelectivity", "Selectivity", "detection_auc"]
-
 SWEEP = ((0.8, 0.6), (0.8, 0.7), (0.9, 0.6), (0.9, 0.7), (0.95, 0.6))
 
 

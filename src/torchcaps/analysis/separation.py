@@ -25,8 +25,6 @@ from torchcaps.analysis.trace import labelled_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules
 
-__all__ = ["MeasureSeparation", "Separation", "silhouette"]
-
 # The other way loses the digits of points that lie near each other.
 EXACT = "donot_use_mm_for_euclid_dist"
 

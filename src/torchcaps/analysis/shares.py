@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Commonest", "commonest", "constant_answer", "says_always", "wilson"]
-
 Z = 1.959964
 
 

@@ -23,15 +23,6 @@ from torchcaps.analysis.trace import check_trace
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
-__all__ = [
-    "Cancellation",
-    "GradientCancellation",
-    "GradientNorms",
-    "LayerGradients",
-    "gradient_cancellation",
-    "gradient_norms",
-]
-
 
 @dataclass(frozen=True)
 class LayerGradients:

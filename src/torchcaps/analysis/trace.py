@@ -15,28 +15,6 @@ from torchcaps.types import Capsules, LayerTrace, Routed, Trace
 ONE_BATCH = "a trace over images has exactly one batch axis"
 T = TypeVar("T", Capsules, Routed)
 
-__all__ = [
-    "capsule_layers",
-    "check_any",
-    "check_children",
-    "check_classes",
-    "check_no_one_hot",
-    "check_parents_are_classes",
-    "check_trace",
-    "class_coupling",
-    "class_labels",
-    "finite_coupling",
-    "image_coupling",
-    "image_lengths",
-    "join",
-    "judged_answers",
-    "labelled_classes",
-    "last_coupling",
-    "lengths",
-    "parents_are_classes",
-    "predicted_classes",
-]
-
 
 def join(traces: Iterable[Trace]) -> Trace:
     """One trace of many batches, their images one after the other.

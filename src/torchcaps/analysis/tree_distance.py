@@ -25,8 +25,6 @@ from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
-__all__ = ["LayerTreeDistance", "MeasureTreeDistance", "TreeDistance", "tree_distance"]
-
 
 @dataclass(frozen=True)
 class LayerTreeDistance:

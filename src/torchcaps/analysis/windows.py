@@ -8,8 +8,6 @@ from torch import Tensor
 from torchcaps.analysis.trace import check_trace
 from torchcaps.types import Trace
 
-__all__ = ["child_of"]
-
 
 def child_of(trace: Trace) -> Mapping[str, Tensor]:
     """The capsule that each slot of the couplings of a layer is, by the name of the layer.

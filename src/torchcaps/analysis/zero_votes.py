@@ -30,8 +30,6 @@ from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["LayerZeroVotes", "MeasureZeroVotes", "ZeroVotes", "zero_blocks"]
-
 # Votes looked at together; all windows of a hundred images have hundreds of millions.
 AT_ONCE = 2**22
 

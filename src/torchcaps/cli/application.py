@@ -23,8 +23,6 @@ from torchcaps.cli.prune import prune
 from torchcaps.cli.shrink import shrink
 from torchcaps.cli.train import train
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,

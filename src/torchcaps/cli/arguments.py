@@ -12,26 +12,6 @@ from torchcaps.errors import TorchcapsError, short
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
 
-__all__ = [
-    "AsJson",
-    "Data",
-    "FieldList",
-    "Groups",
-    "ImageSize",
-    "Imports",
-    "OptionList",
-    "Protocol",
-    "RecipeFile",
-    "Root",
-    "TrunkFile",
-    "fields_from",
-    "levels",
-    "options_from",
-    "recipe_from",
-    "seconds_of",
-    "sides",
-]
-
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 ImageSize = Annotated[
     str | None, typer.Option(metavar="HxW", help="Stretch images to this height and width: 48x64.")

@@ -9,8 +9,6 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson
 
-__all__ = ["check"]
-
 
 def check(
     run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],

@@ -14,8 +14,6 @@ from torchcaps.cli.arguments import AsJson, Imports
 if TYPE_CHECKING:
     from torchcaps.study import Comparison
 
-__all__ = ["compare", "show"]
-
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],

@@ -11,8 +11,6 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, ImageSize, Root, sides
 
-__all__ = ["app"]
-
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name that `torchcaps data list` shows.")]

@@ -10,8 +10,6 @@ from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 from torchcaps.cli.arguments import levels as levels_of
 
-__all__ = ["dictionary"]
-
 
 def dictionary(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],

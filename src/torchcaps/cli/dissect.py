@@ -9,8 +9,6 @@ import typer
 from torchcaps.cli.arguments import Data, Imports, Root
 from torchcaps.cli.measuring import measurement_names
 
-__all__ = ["dissect"]
-
 
 def dissect(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or saved networks.")],

@@ -22,8 +22,6 @@ from torchcaps.cli.arguments import (
 )
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["doctor"]
-
 
 def doctor(
     run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,

@@ -9,8 +9,6 @@ from torchcaps._printable import printable
 if TYPE_CHECKING:
     from torchcaps.train import Run
 
-__all__ = ["show_result"]
-
 
 def show_result(run: "Run") -> None:
     """Print the result as JSON; on standard error of which epoch the weights are, where not of the

@@ -5,8 +5,6 @@ import warnings
 
 from torchcaps._printable import printable
 
-__all__ = ["escape_what_is_said"]
-
 _formatted = warnings.formatwarning
 
 

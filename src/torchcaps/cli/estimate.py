@@ -9,8 +9,6 @@ from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, OptionList, options_from, sides
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["estimate"]
-
 # What the command itself is told, which would come twice as an option of the network.
 ITS_OWN = {
     "model": "--model",

@@ -10,8 +10,6 @@ from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root, levels
 from torchcaps.cli.measuring import measurement_names
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],

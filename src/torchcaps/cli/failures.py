@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from torchcaps.errors import Interrupted, TorchcapsError, short
 
-__all__ = ["Failure", "failure_of"]
-
 # What a command can do without until it is called, and the extra of the package that brings it.
 EXTRAS = {"lightning": "study", "matplotlib": "study", "scipy": "study"}
 # Longer than any path that someone types: a number of 5,000 digits is not said to its end.

@@ -6,8 +6,6 @@ from typer.core import TyperCommand
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["FieldsCommand"]
-
 
 class FieldsCommand(TyperCommand):
     """Where an option is unknown and a field is called so, here or elsewhere, the line to type;

@@ -20,8 +20,6 @@ from torchcaps.cli.arguments import (
     recipe_from,
 )
 
-__all__ = ["lr"]
-
 
 def lr(
     recipe: Annotated[

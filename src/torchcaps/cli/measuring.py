@@ -7,8 +7,6 @@ from typer.core import TyperCommand
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["MeasureCommand", "measurement_names"]
-
 
 def measurement_names(given: Sequence[str] | None) -> list[str]:
     """The names that --measure was given, each of them on its own."""

@@ -9,8 +9,6 @@ import typer
 from torchcaps.cli.arguments import AsJson, Imports
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["models"]
-
 
 def models(
     name: Annotated[

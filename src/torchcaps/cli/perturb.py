@@ -9,8 +9,6 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 
-__all__ = ["perturb"]
-
 
 def perturb(
     network: Annotated[Path, typer.Argument(help="A run, or a saved network, with a decoder.")],

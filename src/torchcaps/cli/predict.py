@@ -10,8 +10,6 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import Imports
 
-__all__ = ["predict"]
-
 
 def predict(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],

@@ -10,8 +10,6 @@ from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, secon
 from torchcaps.cli.ending import show_result
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["prune"]
-
 # Ways that go by the size of a weight, as LAMP scores do.
 BY_LAMP = ("magnitude", "mask_at_the_end")
 Way = Annotated[

@@ -18,8 +18,6 @@ from torchcaps.study.court import needed_court
 if TYPE_CHECKING:
     from torchcaps.study.system import Study
 
-__all__ = ["app"]
-
 # Commands of the claims, so that each is known by name where they are not installed.
 OF_CLAIMS = ("claims", "table", "tables", "report")
 

@@ -27,8 +27,6 @@ from torchcaps.errors import TorchcapsError
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
 
-__all__ = ["train"]
-
 # So many seeds may be meant by one number, no more.
 MANY = 10
 

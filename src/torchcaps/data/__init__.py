@@ -9,8 +9,8 @@ from torchcaps.data.make.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.make.expanded import Expanded
 from torchcaps.data.make.multi_mnist import MultiMnist
-from torchcaps.data.make.part_shapes import part_masks
-from torchcaps.data.make.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
+from torchcaps.data.make.part_shapes import OBJECTS, CanonicalPart, part_masks
+from torchcaps.data.make.part_whole import PartWholeSpec, part_whole
 from torchcaps.data.make.sign import SignSet, sign_set
 from torchcaps.data.make.toy import toy_2d
 from torchcaps.data.make.viewpoints import viewpoints

@@ -5,8 +5,6 @@ from typing import Literal, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "Images", "JudgedBy"]
-
 # When an answer is right. "class": the highest score is that of the class. "top": as many highest
 # scores as an image has labels are those of its classes. "set": the classes of probability 1/2 or
 # more are those that are there, and nobody says how many these are.

@@ -9,8 +9,6 @@ from torchcaps.data.registry import HOLDS, PICTURES, SOURCES, Root, Split, in_fo
 from torchcaps.data.shown.resize import resized
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["load", "what_it_reads", "why_no_source"]
-
 
 def _own(split: Split, root: Root | None) -> Images:
     raise TorchcapsError(

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from torchcaps.data.batch import Images
 
-__all__ = ["Findings", "SplitFindings", "check_images"]
-
 # Images looked at together.
 BLOCK = 512
 # Bytes divided by 255 twice reach 0.0039.

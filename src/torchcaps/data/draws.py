@@ -12,8 +12,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["bits", "integers", "normal", "uniform"]
-
 
 def _signed(word: int) -> int:
     """The int64 with the same 64 bits as `word`."""

@@ -9,8 +9,6 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.parting import part_by_groups
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["folds"]
-
 
 def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[ImageSet, ImageSet]]:
     """(training images, test images) of each fold, for cross-validation. Every image is in the test

@@ -8,8 +8,6 @@ from pathlib import Path, PurePosixPath
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["check_apart", "check_folders_apart", "check_named", "groups_of_files", "named_groups"]
-
 TABLE = re.compile(r"(.+\.csv):(.+)", re.IGNORECASE)
 FILE = "file"
 

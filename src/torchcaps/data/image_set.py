@@ -17,8 +17,6 @@ from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.parting import two_parts
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["MOST_BYTES", "ImageSet", "hold_out", "hold_out_of"]
-
 # What the images of one set may fill in memory.
 MOST_BYTES = 1 << 32
 

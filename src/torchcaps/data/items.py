@@ -14,8 +14,6 @@ from torch.utils.data import Dataset
 from torchcaps.data.batch import Batch
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Items", "digest_over", "sample_numbers"]
-
 # An image [c, h, w] and the number of its class, or [m] where m objects share it.
 Item = tuple[Tensor, int | Tensor]
 

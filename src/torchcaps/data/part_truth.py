@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-__all__ = ["PART_NAMES", "PartTruth", "shown_parts"]
-
 PART_NAMES = ("disk", "ring", "bar", "cross", "triangle", "square", "ell", "tee")
 
 

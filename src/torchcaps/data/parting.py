@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Files", "drawn", "drawn_share", "part_by_groups", "two_parts"]
-
 Files = list[tuple[Path, int]]
 
 # Moves that bring less are rounding, which is not the same on every machine.

@@ -10,24 +10,6 @@ from typing import Literal, NamedTuple, TypeVar
 from torchcaps.data.batch import Images
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = [
-    "HOLDS",
-    "PICTURES",
-    "PUBLISHED",
-    "SETS",
-    "SOURCES",
-    "DataSet",
-    "PublishedSet",
-    "RemoteFile",
-    "Root",
-    "Split",
-    "data_set",
-    "file_set",
-    "files_at",
-    "in_folder",
-    "made_set",
-]
-
 Split = Literal["train", "test"]
 Root = str | os.PathLike[str]
 Sizes = tuple[tuple[int, int, int], int, int]

@@ -12,8 +12,6 @@ from torch import Tensor
 from torchcaps.data.batch import Images
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["classes_shown", "counts_in_words", "sample_of"]
-
 # Longer lists of classes are shortened to the range of their counts.
 LISTED = 20
 

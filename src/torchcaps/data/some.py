@@ -18,8 +18,6 @@ from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.data.shown.crop import Cropped
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Some", "anywhere", "can_be_parted", "some_of"]
-
 
 @dataclass(frozen=True)
 class Some(Items):

@@ -13,8 +13,6 @@ from torch.nn.functional import pad
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["cos_sin", "linear_maps", "place", "warp"]
-
 
 def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns, float64."""

@@ -13,8 +13,6 @@ from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.types import Grid
 
-__all__ = ["check_image", "check_names", "children_after", "features_after"]
-
 # What layers call what a head calls otherwise.
 MEANT = {"d_in": "d_primary", "d_out": "d_class", "n_out": "n_classes"}
 

@@ -27,8 +27,6 @@ from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
-__all__ = ["AttentionCapsules"]
-
 
 @final
 class AttentionCapsules(nn.Module):

@@ -13,19 +13,6 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.convolution import SmallConv2d, WholeMapConv2d
 
-__all__ = [
-    "efficient_backbone",
-    "efficient_norb_backbone",
-    "feature_shape",
-    "rectified",
-    "residual_backbone",
-    "resnet_backbone",
-    "sabour_backbone",
-    "simple_backbone",
-    "whole_map",
-    "with_channels_last",
-]
-
 
 def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.Sequential:
     """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other

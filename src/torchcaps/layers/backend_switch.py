@@ -6,8 +6,6 @@ from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, WholeMapConv2
 from torchcaps.layers.routing import Backend, Routing
 from torchcaps.ops.backend import check_backend
 
-__all__ = ["use_backend"]
-
 
 def use_backend(module: nn.Module, backend: Backend) -> None:
     """Choose how every routing inside a module routes; "plain" is plain for convolutions too.

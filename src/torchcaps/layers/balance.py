@@ -28,8 +28,6 @@ from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.routing.dynamic import DynamicRouting
 from torchcaps.types import Capsules
 
-__all__ = ["TARGETS", "balance", "find_scale", "is_squashed"]
-
 TARGETS = {"exp": 0.3, "hinton": 0.4}
 LEAST = 0.2  # layers with shorter parents than this are not balanced
 LARGEST, TINY = 2.0**20, 1e-30

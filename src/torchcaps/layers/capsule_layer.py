@@ -18,8 +18,6 @@ from torchcaps.ops.checks import check_tensor
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_children", "check_grid", "check_sizes"]
-
 Pose = Literal["vector", "matrix"]
 # Four terabytes in float32; torch says nothing of use where it cannot even count the bytes.
 MOST_WEIGHTS = 2**40

@@ -11,8 +11,6 @@ from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check
 from torchcaps.layers.routing import Routing
 from torchcaps.types import Capsules, Grid, VoteMap, Window
 
-__all__ = ["ConvCapsules"]
-
 
 @final
 class ConvCapsules(CapsuleLayer):

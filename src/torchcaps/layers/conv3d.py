@@ -13,8 +13,6 @@ from torchcaps.ops.checks import check_dtypes, check_iterations
 from torchcaps.ops.routing import Detach, SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
 
-__all__ = ["Conv3dCapsules"]
-
 
 @final
 class Conv3dCapsules(nn.Module):

@@ -14,8 +14,6 @@ from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_classes, check_tensor, may_look, one_hot
 from torchcaps.types import Capsules
 
-__all__ = ["Decoder", "DeconvDecoder"]
-
 Mask = Literal["class", "none"]
 
 

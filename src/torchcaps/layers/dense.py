@@ -13,8 +13,6 @@ from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check
 from torchcaps.layers.routing import Routing
 from torchcaps.types import Capsules, Grid, VoteMap
 
-__all__ = ["DenseCapsules", "Sharing"]
-
 # Which children have one matrix for a parent: each its own, those of one type, all of them.
 Sharing = Literal["none", "type", "all"]
 

@@ -24,8 +24,6 @@ from torchcaps.layers.routing import Routing, as_routing, make_routing
 from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.types import Couple, Grid, Intervene, Keep, LayerTrace, Output, Trace
 
-__all__ = ["CapsuleHead"]
-
 
 @final
 class CapsuleHead(nn.Module):

@@ -12,8 +12,6 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["MAKE_WEIGHTS", "has_hooks", "make_weights", "stepped"]
-
 # Torch's own, which make a weight out of others before a forward.
 MAKE_WEIGHTS = (BasePruningMethod, WeightNorm, SpectralNorm)
 # Held while a module has another forward than its own.

@@ -12,8 +12,6 @@ from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.ops.checks import has_values
 from torchcaps.types import Capsules, Couple, Intervene
 
-__all__ = ["NOTHING_DONE", "by_layer", "leaving", "named", "without_capsules"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 NOTHING_DONE: Mapping[str, Any] = MappingProxyType({})

@@ -4,8 +4,6 @@ import ctypes
 import os
 import sys
 
-__all__ = ["can_keep_memory", "keep_memory"]
-
 # Options of mallopt, <malloc.h> of the GNU C library.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
 # Of allocators that may have been loaded in its place: jemalloc, tcmalloc, mimalloc.

@@ -18,8 +18,6 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Capsules
 
-__all__ = ["EMPrimaryCapsules", "LayerNormPrimaryCapsules", "PrimaryCapsules"]
-
 
 @final
 class PrimaryCapsules(nn.Module):

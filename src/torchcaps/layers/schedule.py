@@ -26,15 +26,6 @@ from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
 from torchcaps.ops.checks import check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
-__all__ = [
-    "Schedule",
-    "check_have_routings",
-    "route_concurrently",
-    "route_sequentially",
-    "steps_in_a_row",
-    "takes",
-]
-
 Schedule = Literal["sequential", "concurrent"]
 
 

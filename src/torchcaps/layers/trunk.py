@@ -16,8 +16,6 @@ from torchcaps.layers.backbone import imagenet_backbone, residual_backbone
 from torchcaps.ops.checks import has_values
 from torchcaps.ops.tracing import is_looked_through
 
-__all__ = ["FrozenTrunk", "TrunkKind"]
-
 TrunkKind = Literal["resnet18", "resnet18_imagenet"]
 FRAME = 6
 WIDTH = 512

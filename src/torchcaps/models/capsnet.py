@@ -59,8 +59,6 @@ from torchcaps.models.preset import CIFAR, SMALL, WIDE, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.squashing import Squash
 
-__all__ = ["capsnet", "tsai_dynamic_resnet"]
-
 D_CLASS = 16
 # One convolution that is trained, or a ResNet-18 that is not.
 Trunk = Literal["convolution", "resnet18", "resnet18_imagenet"]

@@ -69,21 +69,6 @@ from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import squash
 from torchcaps.types import Capsules, Keep, Output, ScoresAre
 
-__all__ = [
-    "ConvNet",
-    "ConvNetCR",
-    "ConvNetCRSF",
-    "convnet_avg",
-    "convnet_fc",
-    "gu_convnet_cr",
-    "gu_convnet_cr_sf",
-    "gu_convnet_fc_lk",
-    "gu_convnet_r",
-    "tsai_cnn",
-    "tsai_dmm_cnn",
-    "tsai_dmm_cnn_fcpool",
-]
-
 D_PRIMARY, D_CLASS = 8, 16
 
 

@@ -86,8 +86,6 @@ from torchcaps.types import (
     Routed,
 )
 
-__all__ = ["DeepCaps", "deepcaps"]
-
 WIDTH, TYPES = 128, 32
 D_CELLS, D_CLASS = (4, 8, 8, 8), 32
 

@@ -49,8 +49,6 @@ from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 
-__all__ = ["efficient_capsnet", "efficient_convnet", "rem_effconv"]
-
 D_PRIMARY, D_CLASS = 8, 16
 
 

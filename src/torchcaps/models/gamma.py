@@ -36,8 +36,6 @@ from torchcaps.models.preset import SMALL, hands_on, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import DetachVotes, Scale
 
-__all__ = ["gamma_capsnet"]
-
 D_PRIMARY, D_HIDDEN, D_CLASS = 8, 8, 16
 N_HIDDEN = 32
 

@@ -6,8 +6,6 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import check_tensor, is_finite, may_look
 
-__all__ = ["check_images"]
-
 
 def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> None:
     """`image` must be [batch, *expected], finite, where the network's weights are and of their

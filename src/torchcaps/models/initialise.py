@@ -11,8 +11,6 @@ from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops.squashing import squash
 
-__all__ = ["Init", "balance_network", "initialised"]
-
 # How weights start. "paper": as the paper or its code has them or, where neither says or learns, as
 # the network's own Ambiguities say. "balanced": as `layers.balance` measures them. Not offered by
 # DeepCaps, whose cells are convolutions, nor by the sign nets, which have twenty parents a child.

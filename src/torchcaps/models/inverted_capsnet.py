@@ -39,13 +39,12 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
+from torchcaps.layers.schedule import Schedule
 from torchcaps.models.initialise import Init, initialised
-from torchcaps.models.network import CapsuleNetwork, Schedule
+from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, OVERLAID, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.types import Grid
-
-__all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted"]
 
 # Of a hundred classes.
 OF_100: dict[str, Any] = {"width": 128, "d_pose": 36, "hidden": 20}

@@ -12,8 +12,6 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Routing, UniformRouting
 from torchcaps.ops.checks import check_iterations
 
-__all__ = ["refuse_iterations", "routed_so_often"]
-
 
 def routed_so_often(network: nn.Module, iterations: int | None) -> AbstractContextManager[None]:
     """Every routing of the network iterates so often inside; None leaves all as it is."""

@@ -11,8 +11,6 @@ there float32 is the faster.
 from fnmatch import fnmatchcase
 from typing import Literal
 
-__all__ = ["FASTER_WITH_CHANNELS_LAST", "is_faster_with_channels_last"]
-
 # Names of models, or patterns of a family.
 FASTER_WITH_CHANNELS_LAST: tuple[str, ...] = (
     "efficient_*",

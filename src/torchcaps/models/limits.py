@@ -18,19 +18,6 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = [
-    "LARGEST",
-    "MOST",
-    "check_layers",
-    "check_sides",
-    "check_weights",
-    "doubt_order",
-    "heaviest",
-    "in_bytes",
-    "kernel_that_fits",
-    "made",
-]
-
 LARGEST = 4 << 30
 # Of any whole number that a network is made with: a side of an image, its classes, an option.
 MOST = 10**6

@@ -44,8 +44,6 @@ from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
 from torchcaps.ops.routing import Compete, EMVariant
 
-__all__ = ["matrix_capsnet", "tsai_em"]
-
 D_POSE = 16
 
 

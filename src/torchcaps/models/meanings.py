@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["MEANINGS"]
-
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "activations": "parents have activations beside their poses, as EM routing gives them",

@@ -57,9 +57,6 @@ from torchcaps.models.preset import SMALL, WIDE, hands_on, listed
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.squashing import Squash
 
-__all__ = ["grid_of_121", "mhsa_stack", "mitterreiter_5x16", "mitterreiter_grid"]
-
-
 # Ours: 6 depths × 4 numbers of capsules × 5 of components, and one layer routed from as many
 # primary capsules as [sabour2017] has, which the shallow models "resemble".
 HIDDEN_AND_PRIMARY, CAPSULES, COMPONENTS = range(1, 7), (8, 16, 24, 32), (4, 6, 8, 12, 16)

@@ -26,8 +26,6 @@ from torchcaps.types import (
     ScoresAre,
 )
 
-__all__ = ["CapsuleNetwork", "Schedule"]
-
 
 class CapsuleNetwork(NamedNetwork):
     """From images [b, c, h, w] in [0, 1] to class scores, a reconstruction and a trace.

@@ -10,16 +10,6 @@ from torchcaps.models.limits import MOST
 from torchcaps.models.preset import Preset
 from torchcaps.models.stack import routing_options
 
-__all__ = [
-    "ITERATES",
-    "SQUASHES",
-    "check_iterations",
-    "check_option",
-    "check_option_name",
-    "check_routing",
-    "check_use",
-]
-
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
 # Of which 0 is meant in every network that has it, also where it has some.

@@ -14,16 +14,6 @@ from torchcaps.models.limits import check_sides
 from torchcaps.models.preset import MODELS, Preset
 from torchcaps.types import Couple, Intervene, Keep, Output
 
-__all__ = [
-    "CLASSES",
-    "OWN",
-    "OwnNetwork",
-    "as_network",
-    "check_has_weights",
-    "own_module",
-    "register_model",
-]
-
 # What a recipe and a file call a network that has no name of its own.
 OWN = "own"
 # Arguments that change what goes on inside.

@@ -52,8 +52,6 @@ from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
 from torchcaps.models.stack import dense_stack
 
-__all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]
-
 # Words, since there are three.
 Bias = Literal["none", "added", "odd"]
 N_HIDDEN, D_HIDDEN = 16, 12

@@ -13,18 +13,6 @@ from torchcaps.layers import ROUTINGS
 from torchcaps.layers.routing.table import all_routing_options
 from torchcaps.models.stack import routing_options
 
-__all__ = [
-    "CIFAR",
-    "MODELS",
-    "OVERLAID",
-    "SMALL",
-    "WIDE",
-    "NamedNetwork",
-    "Preset",
-    "hands_on",
-    "listed",
-]
-
 # Images as (channels, height, width): of MNIST, and moved on a larger canvas; two overlaid; CIFAR.
 SMALL, WIDE, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
 Maker = TypeVar("Maker", bound=Callable[..., nn.Module])

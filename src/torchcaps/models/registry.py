@@ -22,14 +22,6 @@ from torchcaps.models.options import (
 from torchcaps.models.preset import MODELS, Preset
 from torchcaps.models.standardise import Standardise
 
-__all__ = [
-    "check_made",
-    "check_options",
-    "create_model",
-    "list_models",
-]
-
-
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
 

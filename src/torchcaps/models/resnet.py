@@ -15,8 +15,6 @@ from torchcaps.layers.backbone import residual_backbone
 from torchcaps.models.convnets import ConvNet
 from torchcaps.models.preset import CIFAR, listed
 
-__all__ = ["resnet18"]
-
 
 @listed("resnet18", CIFAR, 10, "tsai2020 Table 1")
 @listed("tsai_resnet18_c100", CIFAR, 100, "tsai2020 Table 1")

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Output
 
-__all__ = ["scores_only"]
-
 
 @final
 class _ScoresOnly(nn.Module):

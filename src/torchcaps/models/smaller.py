@@ -31,8 +31,6 @@ from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import OwnNetwork
 from torchcaps.models.structure import Run, capsule_layers_of, first_layer, runs, type_runs
 
-__all__ = ["SMALLER", "Kept", "adopt_sizes", "no_chain", "smaller"]
-
 # The entry of a configuration that says so.
 SMALLER = "smaller"
 CHILDREN = "kept_children"

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, DenseCapsules, EMRouting, Routing, make_routing
 
-__all__ = ["dense_stack", "routed_by", "routing_options"]
-
 
 def routing_options(routing: str) -> frozenset[str]:
     """What this routing can be told."""

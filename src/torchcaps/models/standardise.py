@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.images import check_images
 
-__all__ = ["Standardise", "prepared"]
-
 
 class Standardise(nn.Module):
     """Each channel less its mean, divided by its standard deviation.

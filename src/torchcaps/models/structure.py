@@ -21,8 +21,6 @@ from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import OwnNetwork
 
-__all__ = ["Run", "capsule_layers_of", "first_layer", "rows_of_types", "runs", "type_runs"]
-
 # What stands between convolutions and treats every channel by itself.
 BETWEEN = (nn.ReLU, nn.LeakyReLU, nn.BatchNorm2d, nn.InstanceNorm2d, nn.Identity)
 

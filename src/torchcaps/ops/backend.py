@@ -17,9 +17,6 @@ from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_fused", "no_fused_form"]
-
-
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
 # time and never stored, by PyTorch. "native": the same by a compiled kernel for processors, and by
 # PyTorch where a routing has none. "auto": native where not storing pays, else plain, which on a

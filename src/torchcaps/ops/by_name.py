@@ -16,8 +16,6 @@ from torchcaps.ops.backend import (
 from torchcaps.ops.votes import check_vote_map, materialise
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["route"]
-
 # Every function NAME_routing, but for 3-D routing: no vote map makes the votes that it takes.
 PLAIN: dict[str, Callable[..., Routed]] = {
     name.removesuffix("_routing"): getattr(routings, name)

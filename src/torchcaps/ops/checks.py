@@ -17,24 +17,6 @@ from torchcaps._checks import check_choice, check_floating, check_number, is_who
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Keep
 
-__all__ = [
-    "check_broadcast",
-    "check_classes",
-    "check_device",
-    "check_dtypes",
-    "check_factor",
-    "check_iterations",
-    "check_keep",
-    "check_tensor",
-    "check_votes",
-    "has_values",
-    "is_finite",
-    "may_look",
-    "one_hot",
-    "widen",
-    "without_autocast",
-]
-
 KEEPS = get_args(Keep)
 AS_IT_IS = nullcontext()
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["constant"]
-
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 

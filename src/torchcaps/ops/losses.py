@@ -33,16 +33,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import check_classes, check_tensor, may_look, one_hot, widen
 from torchcaps.types import Output, ScoresAre
 
-__all__ = [
-    "Reduction",
-    "binary_cross_entropy_loss",
-    "cross_entropy_loss",
-    "margin_loss",
-    "reconstruction_loss",
-    "spread_loss",
-    "spread_margin",
-]
-
 SEVERAL = "give class indices, or a zero-one matrix of the shape of the scores"
 ONE = "give one class index an image, or use a loss for several classes, such as margin_loss"
 

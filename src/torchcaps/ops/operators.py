@@ -20,8 +20,6 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Asked", "Gradients", "Operator", "by_stored_votes"]
-
 Given = TypeVar("Given", bound=tuple[Any, ...])
 Found = TypeVar("Found")
 # Of every tensor that was given, in their order.

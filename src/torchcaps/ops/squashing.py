@@ -23,8 +23,6 @@ from torch import Tensor
 from torchcaps._checks import check_choice, check_floating
 from torchcaps.ops.checks import check_tensor, widen
 
-__all__ = ["EPSILON", "Squash", "squash", "squash_over"]
-
 Squash = Literal["hinton", "exp", "none"]
 KINDS = get_args(Squash)
 EPSILON = 1e-8

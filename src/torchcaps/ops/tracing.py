@@ -6,8 +6,6 @@ from torch.autograd import forward_ad
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.constant import constant
 
-__all__ = ["check_derivatives", "is_looked_through"]
-
 
 def is_looked_through() -> bool:
     """Say whether somebody wants to see a convolution, not what it is made of: torch.export,

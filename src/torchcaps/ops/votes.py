@@ -23,8 +23,6 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops.checks import check_broadcast, check_device, check_dtypes, check_tensor
 from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = ["check_vote_map", "materialise"]
-
 SHARINGS = get_args(VoteMap.__annotations__["sharing"])
 POSES = get_args(VoteMap.__annotations__["pose"])
 

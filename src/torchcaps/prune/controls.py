@@ -13,8 +13,6 @@ from torch import nn
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
 from torchcaps.prune.units import UnitKind
 
-__all__ = ["MaskAtTheEnd", "RandomMasks"]
-
 
 @final
 class RandomMasks(Pruner):

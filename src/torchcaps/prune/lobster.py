@@ -28,8 +28,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import lowest
 from torchcaps.prune.pruner import Pruner
 
-__all__ = ["Lobster"]
-
 DECAY = 0.99
 # To how many of all weights the threshold is found.
 STEPS = 1000

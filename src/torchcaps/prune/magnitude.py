@@ -23,8 +23,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.prune.pruner import Pruner, Scope, check_share
 from torchcaps.prune.units import UnitKind
 
-__all__ = ["Magnitude", "ramp"]
-
 
 @final
 class Magnitude(Pruner):

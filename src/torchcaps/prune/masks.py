@@ -11,8 +11,6 @@ from torchcaps._checks import check_finite, check_type
 from torchcaps.errors import Emptied, TorchcapsError
 from torchcaps.prune.weights import prunable
 
-__all__ = ["Masks", "lowest"]
-
 
 @final
 class Masks:

@@ -12,8 +12,6 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
-__all__ = ["Pruner", "Scope", "check_share", "lamp"]
-
 # Whether one threshold holds for all layers, each layer is pruned to the same sparsity, or one
 # threshold holds for weights that are measured by the larger ones of their layer.
 Scope = Literal["network", "layer", "lamp"]

@@ -38,8 +38,6 @@ from torchcaps.models.structure import (
     runs,
 )
 
-__all__ = ["Silent", "removable", "silent"]
-
 
 class Silent:
     """The largest values seen on images: of channels where they are read, and lengths of capsules,

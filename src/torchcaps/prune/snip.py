@@ -17,8 +17,6 @@ from torch import nn
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
 from torchcaps.prune.units import UnitKind
 
-__all__ = ["Snip"]
-
 
 @final
 class Snip(Pruner):

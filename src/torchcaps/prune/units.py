@@ -22,8 +22,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.structure import Run, capsule_layers_of, runs, type_runs
 
-__all__ = ["Part", "Unit", "UnitKind", "first_units", "held_by", "in_step", "lowest_units", "units"]
-
 UnitKind = Literal["weight", "capsule", "type", "channel"]
 
 

@@ -14,8 +14,6 @@ from torch import nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules
 
-__all__ = ["Sparsity", "prunable", "sparsity"]
-
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, CapsuleLayer, Conv3dCapsules)
 
 

@@ -18,8 +18,6 @@ from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, is_frozen, verdict
 from torchcaps.viz import to_svg
 
-__all__ = ["Dissection", "Picture", "Trees", "render"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Picture:

@@ -6,8 +6,6 @@ import jinja2
 
 from torchcaps._printable import printable
 
-__all__ = ["template"]
-
 
 def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
     """A template of a package, in its folder `templates`; HTML escapes what it is given."""

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 
 from torchcaps.analysis import Activity, LayerDynamics, RoutingDynamics
 
-__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "is_frozen", "verdict"]
-
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
 # Of an even share times the parents, which is one where couplings are shares of a child.

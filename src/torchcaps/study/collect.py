@@ -20,8 +20,6 @@ from torchcaps.train.folder.environment import CHANGED
 from torchcaps.train.folder.objects import damaged, read_objects
 from torchcaps.train.folder.run import VERSIONS
 
-__all__ = ["record_of_runs"]
-
 # Options that name folders of one machine: no number depends on them.
 FOLDERS = re.compile(r"--(root|out|evidence)(=.*)?")
 

@@ -22,8 +22,6 @@ from torchcaps.train.class_measures import MEASURES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "Variant", "compare", "compare_records"]
-
 ACCURACY = "accuracy"
 MISSING = "–"
 # Of a table that a screen can hold.

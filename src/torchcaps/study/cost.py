@@ -17,16 +17,6 @@ from torchcaps.study.same import plain
 from torchcaps.tasks import estimate
 from torchcaps.train import Recipe
 
-__all__ = [
-    "COUNTED",
-    "RATE",
-    "Step",
-    "hours_of",
-    "hours_on_two_cores",
-    "step_of",
-    "steps_and_flops",
-]
-
 RATE = 60e9  # FLOPs a second
 # A step takes no less than this, however small the network.
 SECONDS_A_STEP = 0.005

@@ -9,8 +9,6 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["court", "needed_court"]
-
 GROUP = "torchcaps.study"
 
 

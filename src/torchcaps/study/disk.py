@@ -8,8 +8,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["is_held", "signed", "unseen"]
-
 # Seconds. Who asks whether a lock is free holds it for a thousandth of that.
 ASKING = 0.1
 

@@ -15,8 +15,6 @@ from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.study.system import Cell, Study, System
 
-__all__ = ["write_records"]
-
 LOCK = ".records.lock"
 
 

@@ -10,8 +10,6 @@ from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.study.same import trained_in, trains
 from torchcaps.study.system import Study, System
 
-__all__ = ["going_on", "joined"]
-
 
 def going_on(study: Study, records: Iterable[Record]) -> Study:
     """The study without the seeds that its own records have; each system knows its record.

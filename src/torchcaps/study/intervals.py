@@ -10,8 +10,6 @@ from torchcaps.errors import TorchcapsError
 with needing("scipy", room="study", extra="study"):
     from scipy import special
 
-__all__ = ["Interval", "mean_interval", "t_quantile"]
-
 
 class Interval(NamedTuple):
     """A mean, and the ends of its interval; without two values there are no ends."""

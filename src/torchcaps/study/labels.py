@@ -6,8 +6,6 @@ from typing import Any
 from torchcaps.models import MODELS
 from torchcaps.train import Recipe
 
-__all__ = ["labels_of", "place_of"]
-
 
 def labels_of(recipes: Sequence[Recipe]) -> list[str]:
     """For each recipe the fields and options in which it differs from some other one."""

@@ -35,8 +35,6 @@ from torchcaps.train import Run
 from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 
-__all__ = ["Ledger", "State", "read_values", "values_file"]
-
 # "stopped" is a cell that ended in an error nobody expected; the next call tries it again.
 State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
 # Whoever looks whether a cell is taken holds its lock for a moment.

@@ -31,8 +31,6 @@ from torchcaps.study.court import court
 if TYPE_CHECKING:
     from torchcaps.train.recipe import Recipe
 
-__all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "register_look"]
-
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")

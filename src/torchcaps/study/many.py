@@ -21,8 +21,6 @@ from torchcaps.train.images import images_of
 if TYPE_CHECKING:
     from torchcaps.study.comparison import Comparison
 
-__all__ = ["seeds_in", "swept_options", "train_many"]
-
 
 def seeds_in(text: str) -> tuple[int, ...]:
     """The seeds that a text names: a range, "0-4", or a list, "0,2,5".

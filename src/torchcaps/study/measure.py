@@ -38,8 +38,6 @@ from torchcaps.train.beginning import freeze
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
-__all__ = ["Shown", "at_start", "images_of_others", "look_at", "root_of", "trunk_file"]
-
 # Images a pass: few enough that the couplings of a thousand capsules fit in memory.
 BATCH = 100
 

@@ -20,8 +20,6 @@ from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
 from torchcaps.study.workers import End, Hire, serve
 
-__all__ = ["on_ray"]
-
 HOW_TO_START = (
     "`ray start --head` on one machine and `ray start --address=HOST:6379` on each of the others "
     "make one, this machine among them"

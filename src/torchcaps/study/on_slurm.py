@@ -25,8 +25,6 @@ from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
 from torchcaps.study.workers import End, Hire, serve
 
-__all__ = ["on_slurm"]
-
 # submitit's word for where jobs run; tests write "local".
 CLUSTER = "slurm"
 # Words that submitit knows for every cluster; it wants others to begin with "slurm_".

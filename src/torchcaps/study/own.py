@@ -33,8 +33,6 @@ from torchcaps.study.same import plain, trains
 from torchcaps.study.system import LAST_SEED, Study, System
 from torchcaps.train import Recipe, make_recipe, read_fields
 
-__all__ = ["needs_parts", "own_study", "read_study", "varied"]
-
 # What a file holds beside the fields of a recipe.
 BESIDE = ("name", "measure", "vary", "claims", "reduced")
 # Looks that need more than a network and images.

@@ -23,8 +23,6 @@ from torchcaps.study.system import Cell, Study
 from torchcaps.study.work import OPEN
 from torchcaps.study.workers import Hire, Worker, here
 
-__all__ = ["run_study"]
-
 # A cell whose worker was killed so often is left alone.
 MOST_DEATHS = 3
 SECONDS_BETWEEN_LOOKS = 0.5

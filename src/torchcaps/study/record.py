@@ -20,17 +20,6 @@ from torchcaps._json import parsed, read_text
 from torchcaps._paths import beside, path_of
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = [
-    "SCHEMA",
-    "Record",
-    "Seed",
-    "in_words",
-    "make_record",
-    "read_record",
-    "read_records",
-    "write_record",
-]
-
 # Of those that one sentence lists.
 MANY_FAULTS = 4
 # Raised when a field is added, removed or means something else.

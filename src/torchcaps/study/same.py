@@ -10,8 +10,6 @@ from torchcaps.study.record import Record
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.folder.recipe_file import AS_BEFORE
 
-__all__ = ["plain", "trained_in", "trains"]
-
 
 def plain(recipe: Recipe) -> Recipe:
     """The recipe without the options that its network has by itself.

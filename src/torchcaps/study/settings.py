@@ -9,8 +9,6 @@ import torch
 
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["PLACES", "Settings", "check", "check_folders"]
-
 # Where workers may run.
 PLACES = ("here", "ray", "slurm")
 

@@ -9,8 +9,6 @@ from torchcaps.study.look import Look
 from torchcaps.study.record import Record
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["Cell", "Study", "System", "Waiting", "only_those"]
-
 # No study needs more of one network; a larger number is a slip of the keyboard.
 MOST_SEEDS = 10_000
 # Of a recipe.

@@ -18,8 +18,6 @@ from torchcaps.study.record import Record
 from torchcaps.study.same import trained_in, trains
 from torchcaps.study.system import Cell, Study, System
 
-__all__ = ["Progress", "progress_of", "watched"]
-
 # A cell that an error stopped is left: the same line tries it again.
 ENDED: tuple[State, ...] = ("done", "failed")
 # A log file gets a line only when something ended, and no more often than this.

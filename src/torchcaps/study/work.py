@@ -14,8 +14,6 @@ from torchcaps.study.measure import images_of_others, look_at, root_of, trunk_fi
 from torchcaps.study.system import Cell
 from torchcaps.train import fit
 
-__all__ = ["OPEN", "finish", "work"]
-
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
 

@@ -19,8 +19,6 @@ from torchcaps.study.system import Cell
 from torchcaps.study.work import work
 from torchcaps.train.own_code import import_file
 
-__all__ = ["End", "Hire", "Worker", "here", "serve"]
-
 # What a worker process ends with that saved its state and stopped.
 STOPPED = 130
 

@@ -9,18 +9,6 @@ from torch import Tensor
 
 from torchcaps.data.warp import linear_maps, place, warp
 
-__all__ = [
-    "compactness_factors",
-    "invariance_changes",
-    "noise",
-    "occlusion",
-    "robustness_changes",
-    "rotation",
-    "scaling",
-    "shear",
-    "translation",
-]
-
 Change = Callable[[Tensor], Tensor]
 Axis = Literal["x", "y"]
 

@@ -15,8 +15,6 @@ from torchcaps.tasks.trained import check_is_run
 from torchcaps.train.folder.run import Run
 from torchcaps.train.folder.state import PARTS, read_state, state_of
 
-__all__ = ["CheckedFile", "CheckedRun", "check_run"]
-
 # What follows without a file, where the other files are whole.
 MENDS = {
     "recipe.json": "the command that began the run writes the recipe again in a new folder; move "

@@ -7,8 +7,6 @@ from torchcaps.layers import Decoder
 from torchcaps.models import CapsuleNetwork
 from torchcaps.models.own import OwnNetwork
 
-__all__ = ["decoder_of", "takes_decoder"]
-
 
 def decoder_of(model: nn.Module) -> Decoder:
     """The decoder of a network, which draws from units of all classes."""

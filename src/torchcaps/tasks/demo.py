@@ -8,8 +8,6 @@ from torchcaps.models import load as load_model
 from torchcaps.tasks.dissect import dissect, facts_of, write_report
 from torchcaps.train import fit, make_recipe
 
-__all__ = ["TWINS", "demo"]
-
 TWINS = {"Dynamic routing": "dynamic", "Uniform twin": "uniform"}
 MODEL, DATA, EPOCHS = "mitterreiter_5x16", "part-whole", 2
 # From N(0, 1), as published, the capsule network has learned little after two epochs.

@@ -25,8 +25,6 @@ from torchcaps.tasks.measurements import Levels, in_words, routed_layers, seen_t
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import Trained, check_fit, open_trained
 
-__all__ = ["ClassEntries", "Dictionary", "Entry", "dictionary"]
-
 BATCH = 64
 # Keys of a class that are listed and drawn, the most frequent ones.
 LISTED = 3

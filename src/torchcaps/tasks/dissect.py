@@ -31,14 +31,13 @@ from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, named_classes, present_classes
 from torchcaps.train.beginning import freeze
 from torchcaps.train.class_measures import class_measures
+from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.folder.run import Run, write_whole
+from torchcaps.train.folder.run import Run
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.types import Output, ScoresAre, Trace
 from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
 from torchcaps.viz.layered import leads_on
-
-__all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
 
 # Few enough that the couplings of a thousand primary capsules fit in memory.
 BATCH = 100

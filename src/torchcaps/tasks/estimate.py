@@ -27,8 +27,6 @@ from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe, make_recipe
 from torchcaps.types import Capsules
 
-__all__ = ["Estimate", "Peak", "Votes", "estimate"]
-
 LISTED = 5
 
 

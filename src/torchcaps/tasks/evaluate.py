@@ -31,8 +31,6 @@ from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.answers import is_correct, named_classes, present_classes
 from torchcaps.types import Output
 
-__all__ = ["evaluate", "evaluate_file"]
-
 # The result does not depend on it; the memory does.
 BATCH = 100
 

@@ -25,8 +25,6 @@ from torchcaps.train.answers import CRITERIA, present_classes
 from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.types import Output, ScoresAre
 
-__all__ = ["Evaluation"]
-
 UNFINISHED = "the run is not finished; the command that began it continues it"
 
 

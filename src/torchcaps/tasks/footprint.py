@@ -34,8 +34,6 @@ from torch.utils.flop_counter import flop_registry
 from torchcaps.layers import Routing
 from torchcaps.ops.costs import COSTS
 
-__all__ = ["Footprint", "Piece"]
-
 LOADED = 17 << 20
 MAPPED_FROM = 32 << 20
 HEAP = 1.75

@@ -18,8 +18,6 @@ from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import initial_model
 
-__all__ = ["latest_network", "open_latest"]
-
 
 def open_latest(
     path: str | os.PathLike[str], *, root: Root | None = None, model: Own = None

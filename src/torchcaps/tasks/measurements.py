@@ -33,20 +33,6 @@ from torchcaps.tasks.changes import compactness_factors, invariance_changes, rob
 from torchcaps.tasks.decoding import decoder_of
 from torchcaps.types import Couple, Output
 
-__all__ = [
-    "MEASUREMENTS",
-    "Levels",
-    "Shown",
-    "check_names",
-    "in_words",
-    "measured_by",
-    "on_grid",
-    "parts_shown",
-    "routed_layers",
-    "seen_through",
-    "with_parts",
-]
-
 # Of the grid from 0 to 1: one number for all routed layers, or one for each from below.
 Levels = int | Sequence[int]
 

@@ -11,8 +11,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import Trained
 
-__all__ = ["MOST_COMPARED", "in_training", "marks", "seen_by"]
-
 MANY = 1000
 # Training images that others are compared with; more take hours.
 MOST_COMPARED = 1_000_000

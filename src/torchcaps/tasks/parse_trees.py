@@ -12,8 +12,6 @@ from torchcaps.prune import sparsity
 from torchcaps.report import Picture, Trees
 from torchcaps.viz import draw_couplings_histogram, draw_keys
 
-__all__ = ["MeasureTrees"]
-
 
 class MeasureTrees:
     """Keys and couplings of images that show one object, where the last layer is dense and has a

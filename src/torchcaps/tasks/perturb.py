@@ -20,8 +20,6 @@ from torchcaps.tasks.decoding import takes_decoder
 from torchcaps.tasks.trained import check_fit, open_trained
 from torchcaps.types import Capsules
 
-__all__ = ["Perturbed", "drawn_by_component", "perturb"]
-
 # -0.2 to 0.2 [gu2021] Fig. 4; [renzulli2025] does not say.
 STEPS = tuple(k / 20 for k in range(-4, 5))
 

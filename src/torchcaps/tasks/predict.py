@@ -21,8 +21,6 @@ from torchcaps.train.folder.objects import damaged
 from torchcaps.types import Output, ScoresAre
 from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 
-__all__ = ["Prediction", "predict"]
-
 # What was done to a picture, in sentences.
 Notes = tuple[str, ...]
 # A picture so many standard deviations from the mean brightness is nothing that was trained on.

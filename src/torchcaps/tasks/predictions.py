@@ -13,9 +13,7 @@ from torch import Tensor
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluation import Evaluation
-from torchcaps.train.folder.run import write_whole
-
-__all__ = ["check_path", "write_predictions"]
+from torchcaps.train.folder.digests import write_whole
 
 
 def write_predictions(found: Evaluation, path: str | os.PathLike[str]) -> None:

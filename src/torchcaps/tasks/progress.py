@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["progress"]
-
 
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -25,8 +25,6 @@ from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import is_first, join
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["prune_run"]
-
 EPOCHS = 10
 # Weights that are trained need smaller steps than those that were drawn.
 SLOWER = 10

@@ -23,8 +23,6 @@ from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import check_own, initial_model, take_frozen
 
-__all__ = ["RateTest", "check_of_use", "rate_test", "steepest"]
-
 # How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
 NEIGHBOUR, TOO_MUCH = 0.9, 3.0
 FEWEST, MOST = 10, 100_000

@@ -30,8 +30,6 @@ from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import check_fit, open_trained
 from torchcaps.train import accuracy
 
-__all__ = ["Shrunk", "Size", "shrink"]
-
 # Images a batch, and how often each network is timed, in turns.
 BATCH, ROUNDS = 64, 9
 # Training images at which is looked for silent parts.

@@ -7,8 +7,6 @@ from typing import Any
 
 from torchcaps.analysis.result import Result, quantities, row_of
 
-__all__ = ["aligned", "lines_of"]
-
 # The longest list that is told; --json has all of every list.
 MOST_TOLD = 20
 

@@ -21,17 +21,6 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.images import parted
 from torchcaps.types import ScoresAre
 
-__all__ = [
-    "MEANING",
-    "SPLITS",
-    "Own",
-    "Trained",
-    "check_fit",
-    "check_is_run",
-    "open_trained",
-    "to_accelerator",
-]
-
 # A network of one's own, where a file or a run holds its weights.
 Own = nn.Module | type[nn.Module] | None
 SPLITS = ("test", "validation", "train")

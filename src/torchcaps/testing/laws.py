@@ -9,8 +9,6 @@ from torch import Tensor
 from torchcaps.testing.subject import RoutingContractError, Subject
 from torchcaps.types import Keep
 
-__all__ = ["LAWS"]
-
 # Central differences with a step of 1e-6 lose ten of float64's sixteen digits.
 STEP, GRADIENT_TOLERANCE = 1e-6, 1e-6
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from torchcaps.types import Keep, Routed
 
-__all__ = ["LEADING", "SIZES", "RoutingContractError", "RoutingLike", "Subject"]
-
 # Odd sizes, one child, one parent, both; (i, j, d).
 SIZES = ((5, 3, 3), (1, 3, 2), (4, 1, 3), (1, 1, 1), (7, 2, 4))
 LEADING: tuple[tuple[int, ...], ...] = ((), (1,), (3,), (2, 1, 3))

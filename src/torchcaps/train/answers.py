@@ -14,8 +14,6 @@ from torchcaps.data.batch import JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
-__all__ = ["CRITERIA", "is_correct", "named_classes", "present_classes"]
-
 # A class is named when its probability is at least this.
 THERE = 0.5
 

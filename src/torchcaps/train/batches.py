@@ -10,8 +10,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
 
-__all__ = ["Batches", "held_on"]
-
 
 class _Order(Sampler[tuple[int, Tensor]]):
     """(epoch, indices) of whole batches. Lightning calls `set_epoch`."""

@@ -16,8 +16,6 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "beginning", "check_unseen", "eval_frozen", "freeze"]
-
 
 def beginning(
     recipe: Recipe, begin_with: str | os.PathLike[str] | None

@@ -23,8 +23,6 @@ from torchcaps.train.folder.state import RECIPE
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import SelectBy
 
-__all__ = ["SaveState", "ShowProgress"]
-
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.

@@ -19,15 +19,6 @@ from torchcaps.data.batch import JudgedBy
 from torchcaps.train.drawn_anew import drawn_anew, middle_of
 from torchcaps.types import Output
 
-__all__ = [
-    "MEASURES",
-    "ClassMeasures",
-    "Measure",
-    "class_measures",
-    "macro_values",
-    "why_undefined",
-]
-
 
 class Kind(NamedTuple):
     """A measure of all classes: its name for people, the measure of one class that it is the mean

@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["denormals_as_zero"]
-
 # A float64 that is held in part; named, because Python itself multiplies what is constant.
 DENORMAL = 1e-310
 # In a forked child GNU's OpenMP waits for threads that are its parent's.

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-__all__ = ["drawn_anew", "middle_of"]
-
 # Draws: fewer where one is much work, which is the number of images times that of classes.
 MOST_DRAWS, FEWEST_DRAWS, WORK = 1000, 200, 10**8
 # Numbers in memory at once.

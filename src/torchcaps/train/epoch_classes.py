@@ -13,8 +13,6 @@ from torchcaps.train.class_measures import macro_values
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
 
-__all__ = ["EpochClasses"]
-
 
 class EpochClasses(Callback):
     """Logs validation_ with the name of each measure of all classes, of the held-out images; none

@@ -4,8 +4,6 @@ import lightning
 import torch
 from torch import Tensor
 
-__all__ = ["Sums", "add", "over_ranks", "put", "so_far"]
-
 # By name: the sum over the images that were logged, and their number.
 Sums = dict[str, tuple[Tensor, Tensor]]
 

@@ -6,8 +6,6 @@ from pydantic import ValidationError
 
 from torchcaps.errors import short
 
-__all__ = ["in_words"]
-
 # Of faults that one sentence lists.
 MANY_FAULTS = 4
 

@@ -51,8 +51,6 @@ from torchcaps.train.start import (
 )
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
-__all__ = ["fit", "initial_model"]
-
 # Lightning's words: weights and sums stay in float32.
 PRECISIONS: dict[Precision, Any] = {
     "float32": "32-true",

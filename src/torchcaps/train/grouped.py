@@ -9,8 +9,6 @@ from torchcaps.data.read.grouping import how_parted, suggested, told_of_folder
 from torchcaps.data.read.listed import Listed
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["groups_of_result", "warn_of_groups"]
-
 
 def warn_of_groups(
     recipe: Recipe, root: str | os.PathLike[str] | None, own: tuple[Images, Images] | None

@@ -14,8 +14,6 @@ from torchcaps.models.own import OWN
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import HOLD_OUT, SOME, seed_of
 
-__all__ = ["Source", "as_shown", "images_of", "images_tested_on", "parted", "watched"]
-
 # Training images that an epoch is measured on where none are held out.
 SAMPLE = 1000
 

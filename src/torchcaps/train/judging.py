@@ -14,8 +14,6 @@ from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output, ScoresAre
 
-__all__ = ["Judged", "accuracy", "judge", "share_right"]
-
 
 class Judged(NamedTuple):
     """The share of images that are right, the line it has to beat, what the network says of every

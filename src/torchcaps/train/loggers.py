@@ -6,8 +6,6 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["tensorboard"]
-
 
 def tensorboard(folder: str | os.PathLike[str]) -> Logger:
     """A logger that writes into `folder`/tensorboard."""

@@ -28,8 +28,6 @@ from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
 
-__all__ = ["loss_of", "loss_parts"]
-
 # The updates that the schedule of `spread_margin` is written for.
 SPREAD_STEPS = 500_000
 # What "auto" stands for.

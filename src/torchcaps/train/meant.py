@@ -1,7 +1,5 @@
 """Fields of a recipe by the names that they have elsewhere, for who types those."""
 
-__all__ = ["MEANT"]
-
 MEANT = {
     "accumulate_grad_batches": "accumulate",
     "amp": "precision",

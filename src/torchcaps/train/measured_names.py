@@ -7,8 +7,6 @@ from pydantic import AfterValidator
 from torchcaps.analysis.by_name import TRACE_MEASUREMENTS
 from torchcaps.errors import nearest
 
-__all__ = ["GRADIENTS", "Measured"]
-
 # Norms of the gradients of every capsule and matrix, [mitterreiter2023] Figs. 10–12.
 GRADIENTS = "gradient-norms"
 

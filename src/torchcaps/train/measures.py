@@ -19,8 +19,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.own import OwnNetwork
 
-__all__ = ["Measures"]
-
 # Enough for a mean over images; couplings of a convolutional layer fill megabytes an image.
 IMAGES, AT_ONCE = 128, 16
 # Keys are counted by class, and the more images, the less the entropy is bounded by their number.

@@ -18,8 +18,6 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.types import Output
 
-__all__ = ["TRAINING_SAMPLE", "Training"]
-
 # How measures after an epoch begin where nothing is held out: they are of training images.
 TRAINING_SAMPLE = "training_sample"
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.recipe import Optimiser, Recipe
 
-__all__ = ["OPTIMISERS", "lay_out", "make_optimiser", "rate_factor"]
-
 # Those of a recipe, as reports call them.
 OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = MappingProxyType(
     {

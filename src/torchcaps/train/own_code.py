@@ -16,8 +16,6 @@ from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import CLASSES
 from torchcaps.train.folder.objects import damaged
 
-__all__ = ["check_imported", "fault_of_own_code", "import_file", "imported_files"]
-
 # By the name of the module: the path and the SHA-256 of its file.
 _IMPORTED: dict[str, dict[str, str]] = {}
 

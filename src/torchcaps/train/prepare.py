@@ -32,8 +32,6 @@ from torchcaps.train.start import (
     take_frozen,
 )
 
-__all__ = ["Prepared", "check_call", "prepare"]
-
 
 class Prepared(NamedTuple):
     """A run that can be trained."""

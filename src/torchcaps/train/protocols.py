@@ -34,8 +34,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["PROTOCOLS", "Protocol"]
-
 
 @dataclass(frozen=True)
 class Protocol:

@@ -33,8 +33,6 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import MASKS, seed_of
 
-__all__ = ["Prune", "make_pruner"]
-
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     """What the recipe prunes by; None where it does not."""

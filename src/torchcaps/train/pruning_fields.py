@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-__all__ = ["Prune", "Share", "check_pruning", "uses"]
-
 Prune = Literal["lobster", "magnitude", "mask_at_the_end", "random_masks", "snip"]
 # A share of the weights, or one for every epoch.
 Share = float | tuple[float, ...]

@@ -24,8 +24,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.train.batches import Batches
 from torchcaps.train.epoch_sums import Sums, over_ranks, put, so_far
 
-__all__ = ["MeanOfAll", "Ranks", "is_first", "join"]
-
 T = TypeVar("T")
 N = TypeVar("N", int, float, Tensor)
 

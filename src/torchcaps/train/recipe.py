@@ -23,8 +23,6 @@ from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 from torchcaps.train.selecting import SelectBy
 
-__all__ = ["Recipe", "make_recipe"]
-
 # Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
 Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary"]
 MARGIN = ("m_plus", "m_minus", "lambda_")

@@ -22,8 +22,6 @@ from torchcaps.train.measured_names import GRADIENTS
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import MEASURE, seed_of
 
-__all__ = ["Sampled"]
-
 # Couplings of a convolutional layer fill megabytes an image.
 IMAGES, AT_ONCE = 1000, 32
 # Looked at before training, so that what cannot be measured is told now, not after an epoch.

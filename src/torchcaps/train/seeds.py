@@ -1,18 +1,5 @@
 """Seeds for every purpose and moment of a run, none of them related to another."""
 
-__all__ = [
-    "AUGMENT",
-    "CROP",
-    "HOLD_OUT",
-    "MASKS",
-    "MEASURE",
-    "ORDER",
-    "SOME",
-    "STEP",
-    "WEIGHTS",
-    "seed_of",
-]
-
 # What random numbers are drawn for; each has a stream of its own.
 WEIGHTS, ORDER, STEP, HOLD_OUT, AUGMENT, SOME, CROP, MASKS, MEASURE = range(9)
 

@@ -9,8 +9,6 @@ from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.class_measures import MEASURES, why_undefined
 
-__all__ = ["SelectBy", "check_selectable", "cost", "in_words"]
-
 # "loss", "accuracy", or a measure of MEASURES, of the held-out images.
 SelectBy = Literal[
     "loss", "accuracy", "balanced_accuracy", "macro_f1", "auroc", "average_precision"

@@ -17,18 +17,6 @@ from torchcaps.models.own import OWN, OwnNetwork
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
 
-__all__ = [
-    "check_alike",
-    "check_images_given",
-    "check_own",
-    "check_updates",
-    "initial_model",
-    "is_without",
-    "named_class",
-    "take_frozen",
-    "take_weights",
-]
-
 
 def check_own(recipe: Recipe, model: nn.Module | None) -> None:
     """Whether the recipe and the call speak of the same network."""

@@ -10,8 +10,6 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.selecting import SelectBy, cost
 
-__all__ = ["KeepBest", "StopAtAccuracy", "StopWithoutProgress"]
-
 # From this far below the target on, it is looked at between epochs too.
 NEAR = 0.01
 

@@ -8,8 +8,6 @@ from torchcaps.analysis import Activity, LayerActivity
 from torchcaps.viz.layered import full_length
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, check_drawn, new_figure
 
-__all__ = ["draw_activity"]
-
 
 def draw_activity(activity: Activity) -> Figure:
     """Mean length of every capsule with its spread over the images, lowest layer at the bottom.

@@ -18,8 +18,6 @@ from torchcaps.types import Trace
 from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length, longest
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, new_figure
 
-__all__ = ["draw_backtracked"]
-
 LENGTHS = LinearSegmentedColormap.from_list("lengths", ["#ffffff", LENGTH])
 # Inches between two layers, and below the lowest.
 STEP, FOOT = 0.85, 0.45

@@ -27,8 +27,6 @@ from torchcaps.viz.layered import (
 )
 from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
 
-__all__ = ["draw_mean_couplings"]
-
 
 def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | None = None) -> Figure:
     """Mean couplings as lines, warmer the more they change; mean lengths as bars with their spread.

@@ -12,8 +12,6 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
 
-__all__ = ["TreeImages", "draw_dictionary"]
-
 # The overlap, then images; where they begin and how far they are apart, as shares of the width.
 COLUMNS = 9
 FIRST, STEP = 0.27, 0.08

@@ -7,8 +7,6 @@ from matplotlib.figure import Figure
 
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
 
-__all__ = ["draw_intervals"]
-
 # A longer label is cut in the middle, where two of them differ least.
 MOST_LETTERS = 60
 

@@ -22,8 +22,6 @@ from torchcaps.viz.palette import (
     new_figure,
 )
 
-__all__ = ["draw_couplings_histogram", "draw_keys"]
-
 # Points beside a bar for the name of its class.
 NAME = 52
 

@@ -17,23 +17,6 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import LayerTrace, Trace
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH, cut_to
 
-__all__ = [
-    "MOST_SHOWN",
-    "Row",
-    "called",
-    "check_chain",
-    "check_dense",
-    "check_index",
-    "check_lines",
-    "draw_couplings",
-    "draw_legend",
-    "draw_rows",
-    "full_length",
-    "leads_on",
-    "longest",
-    "strongest",
-]
-
 # More capsules a row than this would be a grey band.
 MOST_SHOWN = 32
 # Of the distance between two rows, which is 1.

@@ -16,24 +16,6 @@ from torchcaps._paths import beside, path_of
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 
-__all__ = [
-    "DEAD",
-    "INK",
-    "LENGTH",
-    "MUTED",
-    "PAPER",
-    "STYLE",
-    "WARMTH",
-    "WIDTH",
-    "check_drawn",
-    "check_figure_file",
-    "cut_to",
-    "new_figure",
-    "show",
-    "to_svg",
-    "write_figure",
-]
-
 INK = "#1d2733"
 MUTED = "#76818f"
 PAPER = "#ffffff"

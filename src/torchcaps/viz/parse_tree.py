@@ -23,8 +23,6 @@ from torchcaps.viz.layered import (
 )
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, cut_to, new_figure, show
 
-__all__ = ["draw_parse_tree"]
-
 # Points for a line beside the image.
 NOTE = 185
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
 
-__all__ = ["draw_perturbations"]
-
 # Where drawings begin, as a share of the width; inches above them.
 FIRST, HEAD = 0.15, 0.5
 

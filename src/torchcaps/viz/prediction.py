@@ -11,8 +11,6 @@ from torch import Tensor
 from torchcaps._printable import printable
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure, show
 
-__all__ = ["Shown", "draw_predictions"]
-
 # More bars than this are no longer caption apart; of more classes the highest are drawn.
 MOST_BARS = 10
 # Inches: a bar, what stands above and below the bars, an image.

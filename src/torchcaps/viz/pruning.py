@@ -23,8 +23,6 @@ from torchcaps.viz.palette import (
     show,
 )
 
-__all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
-
 COLOURS = (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f", "#c23b22")
 SHOWN = {"sparsity": "sparsity", "validation_accuracy": "accuracy", "entropy": "entropy (bit)"}
 

@@ -8,8 +8,6 @@ from matplotlib.ticker import LogFormatter
 
 from torchcaps.viz.palette import DEAD, INK, LENGTH, STYLE
 
-__all__ = ["draw_rates"]
-
 
 def draw_rates(
     rates: Sequence[float],

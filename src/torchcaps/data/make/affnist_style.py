@@ -38,8 +38,6 @@ from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import linear_maps, warp
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["RANGES", "AffineRanges", "AffnistStyle"]
-
 
 class AffineRanges(NamedTuple):
     """From where maps are drawn, all evenly."""

@@ -13,8 +13,6 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.items import Items, digest_over, sample_numbers
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["DerivedImages"]
-
 
 @dataclass(frozen=True)
 class DerivedImages(Items, ABC):

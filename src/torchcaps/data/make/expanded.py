@@ -22,8 +22,6 @@ from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["Expanded"]
-
 Placement = Literal["random", "centred"]
 
 

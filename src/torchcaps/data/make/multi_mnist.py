@@ -19,8 +19,6 @@ from torchcaps.data.make.pairs import Pairs
 from torchcaps.data.read.idx import OF_MNIST, mnist
 from torchcaps.data.registry import Root, Split, file_set
 
-__all__ = ["MultiMnist"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MultiMnist(Pairs):

@@ -13,8 +13,6 @@ from torchcaps.data.make.derived_images import DerivedImages
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["Overlay", "Pairs"]
-
 Overlay = Literal["clip", "max"]
 
 # Each purpose draws from its own stream.

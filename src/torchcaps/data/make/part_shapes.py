@@ -21,16 +21,6 @@ from torchcaps.data.part_truth import PART_NAMES, PartTruth
 from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError
 
-__all__ = [
-    "OBJECTS",
-    "PART_SIZE",
-    "RIM",
-    "CanonicalPart",
-    "disk_distance",
-    "part_distance",
-    "part_masks",
-]
-
 # The size of every part, as a share of its whole.
 PART_SIZE = 0.42
 

@@ -24,7 +24,6 @@ from torchcaps.data.make.part_shapes import (
     OBJECTS,
     PART_SIZE,
     RIM,
-    CanonicalPart,
     disk_distance,
     part_distance,
 )
@@ -32,13 +31,6 @@ from torchcaps.data.part_truth import PART_NAMES, PartTruth
 from torchcaps.data.registry import made_set
 from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError, short
-
-__all__ = [
-    "OBJECTS",
-    "CanonicalPart",
-    "PartWholeSpec",
-    "part_whole",
-]
 
 Split = Literal["train", "validation", "test"]
 

@@ -24,8 +24,6 @@ from torchcaps.data.items import Items
 from torchcaps.data.registry import made_set
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["SignSet", "sign_set"]
-
 Distribution = Literal["grid", "between", "uniform"]
 
 

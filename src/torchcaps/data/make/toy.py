@@ -19,8 +19,6 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.registry import made_set
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["toy_2d"]
-
 N_CLASSES = 3
 # How far the centres lie from the middle of the square; with the deviation of a cloud's points, of
 # which none lies farther off than 3.47 deviations, the whole cloud lies in the square.

@@ -18,8 +18,6 @@ from torchcaps.data.read.norb import smallnorb
 from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["viewpoints"]
-
 Angle = Literal["azimuth", "elevation"]
 Kind = Literal["familiar", "novel"]
 

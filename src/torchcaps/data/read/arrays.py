@@ -16,8 +16,6 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import MOST_BYTES, ImageSet, check_labels, distinct_names
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["as_image_set", "from_arrays", "from_npz", "tensor_of"]
-
 # Of the header of an array; those of images and labels have a hundred characters.
 MOST_HEADER = 10_000
 # Beyond so many, a last axis holds columns, not channels.

@@ -22,8 +22,6 @@ from torchcaps.data.read.plain_pickle import read_pickle
 from torchcaps.data.registry import PublishedSet, file_set, files_at
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["cifar10", "cifar100"]
-
 Bytes = NDArray[np.uint8]
 
 PIXELS = 3 * 32 * 32

@@ -12,8 +12,6 @@ from torchcaps.data.read.arrays import as_image_set, tensor_of
 from torchcaps.data.read.folder import pixels_of
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["from_dataset"]
-
 
 def from_dataset(
     dataset: Any,

@@ -23,8 +23,6 @@ from torchcaps.data.read.listed import FORMATS, inside
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["dogs_vs_cats"]
-
 CLASSES = ("cat", "dog")
 NAMED = re.compile(r"(cat|dog)\.\d+\.jpg")
 TEST_SHARE = 0.2

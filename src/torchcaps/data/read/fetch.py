@@ -26,8 +26,6 @@ from torchcaps._paths import path_of
 from torchcaps.data.registry import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
 
-__all__ = ["Progress", "fetch_data"]
-
 # Called with a file's name, how many of its bytes are here, and how many it has.
 Progress = Callable[[str, int, int], None]
 

@@ -27,17 +27,6 @@ from torchcaps.errors import TorchcapsError
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = [
-    "GREY",
-    "Size",
-    "SizesDiffer",
-    "image_folder",
-    "measure_picture",
-    "pixels_of",
-    "read_picture",
-    "stacked",
-]
-
 Split = Literal["train", "val", "test"]
 Size = tuple[int, int]
 

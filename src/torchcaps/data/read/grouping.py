@@ -10,8 +10,6 @@ from torchcaps._paths import path_of
 from torchcaps.data.read.listed import Listed, listed
 from torchcaps.errors import short
 
-__all__ = ["Suggested", "how_parted", "suggested", "told_of_folder"]
-
 # A name ends in the number of the picture, or a word for it, and maybe in numbers before that:
 # p012_3.png, SOB_B_A-14-22549AB-40-001.png, person1_bacteria_2.jpeg.
 NUMBER, LAST = r"[-_.\s]\d+", r"[-_.\s][^-_.\s/]+\.\w+$"

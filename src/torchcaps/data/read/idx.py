@@ -20,8 +20,6 @@ from torchcaps.data.read.packed import either, exactly, opened
 from torchcaps.data.registry import PublishedSet, file_set, files_at
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["DIGITS", "OF_MNIST", "fashion_mnist", "mnist", "read_idx"]
-
 # Larger than any data set in this format; a header beyond it is damaged, and is not believed.
 MOST_VALUES, MOST_LABELS = 1 << 30, 1 << 24
 

@@ -21,8 +21,6 @@ from torchcaps.data.read.folder import Size, image_folder
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["imagenette"]
-
 FOLDERS = ("imagenette2", "imagenette2-320", "imagenette2-160")
 TENCH = "n01440764"
 

@@ -12,8 +12,6 @@ from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.parting import Files, drawn
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["FORMATS", "TEST_SHARE", "Listed", "inside", "listed", "tell_left_out"]
-
 SPLITS = ("train", "val", "test")
 TEST_SHARE = 0.2
 # Pillow knows many more formats; some of them start other programs to be read.

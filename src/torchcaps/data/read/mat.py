@@ -30,8 +30,6 @@ from torchcaps.data.read.packed import CHUNK, Readable, exactly, opened
 from torchcaps.data.registry import PublishedSet, RemoteFile, file_set, files_at
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["affnist", "read_mat", "svhn"]
-
 # Twice affNIST's test images, which are the largest array of the two sets.
 MOST_BYTES = 1 << 30
 

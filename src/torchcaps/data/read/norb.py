@@ -21,8 +21,6 @@ from torchcaps.data.read.packed import either, exactly, opened
 from torchcaps.data.registry import PublishedSet, file_set, files_at
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["smallnorb"]
-
 CLASSES = ("animal", "human", "airplane", "truck", "car")
 STEMS = {
     "train": "smallnorb-5x46789x9x18x6x2x96x96-training",

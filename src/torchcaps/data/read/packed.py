@@ -13,8 +13,6 @@ from typing import IO, Protocol, cast
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Readable", "either", "exactly", "opened", "tar_members", "whole"]
-
 CHUNK = 1 << 20
 # A tar archive is a row of blocks: a header, then the member's bytes, filled up with zeros.
 BLOCK = 512

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["read_pickle"]
-
 # CIFAR-100's training file, the longest, has about 200,000 instructions.
 MOST_STEPS = 1_000_000
 

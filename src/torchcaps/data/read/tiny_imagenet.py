@@ -26,8 +26,6 @@ from torchcaps.data.read.packed import whole
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["tiny_imagenet"]
-
 FOLDER = "tiny-imagenet-200"
 # The published lists are far shorter: words.txt, the longest, has three megabytes.
 MOST_BYTES = 1 << 24

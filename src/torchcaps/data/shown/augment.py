@@ -30,8 +30,6 @@ from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.data.warp import linear_maps, place, warp
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["AUGMENTATIONS", "Augmented", "affine", "augmented"]
-
 Augmentation = Callable[[Tensor, int, Tensor], Tensor]
 
 # Streams of their own: makers draw from the lower ones, maybe with the same seed.

@@ -10,8 +10,6 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.items import Items, digest_over, sample_numbers
 
-__all__ = ["ChangedImages"]
-
 
 @dataclass(frozen=True)
 class ChangedImages(Items, ABC):

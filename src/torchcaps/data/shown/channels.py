@@ -5,8 +5,6 @@ import torch
 from torchcaps.data.batch import Images
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["channel_statistics"]
-
 # More images tell no more; sets that are made have millions.
 MOST = 10_000
 AT_ONCE = 100

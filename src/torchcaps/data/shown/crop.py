@@ -13,8 +13,6 @@ from torchcaps.data.shown.resize import resized
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Cropped", "middle", "windows"]
-
 # A stream of its own, as those of augmentations.
 _CORNER = 110
 

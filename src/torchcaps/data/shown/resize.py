@@ -19,8 +19,6 @@ from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Resized", "check_size", "resize", "resized"]
-
 LARGEST = 4096
 # Images in memory are resized so many at a time.
 AT_ONCE = 1000

@@ -9,8 +9,6 @@ from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.convolution.fourier import Pair, fourier_convolution, saving
 from torchcaps.ops.tracing import is_looked_through
 
-__all__ = ["LargeConv2d"]
-
 # Multiplications a direct convolution must have to one through Fourier space, which has more to
 # move; where they are twice as many, both take about as long.
 WORTH = 2.5

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.ops.convolution import winograd
+from torchcaps.ops.native.build import available
 from torchcaps.ops.tracing import is_looked_through
-
-__all__ = ["SmallConv2d"]
 
 
 @final
@@ -57,4 +56,4 @@ class SmallConv2d(nn.Conv2d):
         given = [x, weight] if bias is None else [x, weight, bias]
         if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given):
             return False
-        return not torch.is_autocast_enabled("cpu") and winograd.available()
+        return not torch.is_autocast_enabled("cpu") and available()

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from torchcaps.ops.convolution import whole_map_convolution
 from torchcaps.ops.tracing import is_looked_through
 
-__all__ = ["WholeMapConv2d"]
-
 
 @final
 class WholeMapConv2d(nn.Conv2d):

@@ -14,8 +14,6 @@ from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fu
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["Routing", "check_begun", "couple_for"]
-
 
 class Routing(nn.Module, ABC):
     """From votes [*b, i, j, d] and child activations [*b, i] to `Routed`."""

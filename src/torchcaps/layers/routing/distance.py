@@ -13,8 +13,6 @@ from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
-__all__ = ["DistanceRouting"]
-
 
 @final
 class DistanceRouting(Routing):

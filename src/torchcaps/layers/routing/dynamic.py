@@ -13,8 +13,6 @@ from torchcaps.ops.routing import Detach, dynamic_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
-__all__ = ["Agreement", "DynamicRouting"]
-
 # The factor on agreements; "learned" is one number a layer.
 Agreement = float | Literal["learned"]
 LEARNED_FROM = 0.1

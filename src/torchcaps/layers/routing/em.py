@@ -15,8 +15,6 @@ from torchcaps.ops.routing.em import MEANT, check_em_numbers
 from torchcaps.ops.squashing import EPSILON
 from torchcaps.types import Capsules, Couple, Keep, Routed
 
-__all__ = ["EMRouting"]
-
 
 @final
 class EMRouting(Routing):

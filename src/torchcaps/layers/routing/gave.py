@@ -7,8 +7,6 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, Keep, Routed, Step
 
-__all__ = ["LAST_LINES", "check_gave"]
-
 # How the forward of a routing of one's own may end, where it has `coupling` and `pose`.
 LAST_LINES = (
     "parents = tc.Capsules(pose, pose.norm(dim=-1)); "

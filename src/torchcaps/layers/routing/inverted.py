@@ -17,8 +17,6 @@ from torchcaps.ops.routing import inverted_routing, inverted_step
 from torchcaps.ops.routing.inverted import normalised
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap
 
-__all__ = ["InvertedRouting", "Start"]
-
 # The parents before the first iteration: zero, drawn once and never changed, or learned.
 Start = Literal["none", "random", "learned"]
 ZERO = ("zero", "zeros")

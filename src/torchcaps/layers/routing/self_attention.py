@@ -11,8 +11,6 @@ from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
-__all__ = ["SelfAttentionRouting"]
-
 
 @final
 class SelfAttentionRouting(Routing):

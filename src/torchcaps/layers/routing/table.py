@@ -14,17 +14,6 @@ from torchcaps.layers.routing.inverted import InvertedRouting
 from torchcaps.layers.routing.self_attention import SelfAttentionRouting
 from torchcaps.layers.routing.uniform import UniformRouting
 
-__all__ = [
-    "ROUTINGS",
-    "all_routing_options",
-    "as_routing",
-    "import_path",
-    "make_routing",
-    "no_use",
-    "register_routing",
-]
-
-
 # One line an algorithm: the name that layers, models and the command line take.
 ROUTINGS: dict[str, type[Routing]] = {
     "distance": DistanceRouting,

@@ -11,8 +11,6 @@ from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
-__all__ = ["UniformRouting"]
-
 
 @final
 class UniformRouting(Routing):

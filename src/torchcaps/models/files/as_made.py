@@ -26,16 +26,6 @@ from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import CHILDREN, SMALLER, adopt_sizes
 
-__all__ = [
-    "BY_HAND",
-    "CHOICES",
-    "changed_settings",
-    "check_as_made",
-    "kept_by_hand",
-    "made_again",
-    "set_again",
-]
-
 # The entry of a configuration with what a file keeps; no option can be called so.
 BY_HAND = "set by hand"
 # What is set on a part of a network without another result: `use_backend`, `train`.

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["convert"]
-
 State = Mapping[str, Tensor]
 PARALLEL = "module."
 

@@ -12,8 +12,6 @@ from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import SMALLER
 
-__all__ = ["reset_classes", "say_what_is_new", "take_dtypes", "take_fitting"]
-
 
 def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give tensors the types of those of a state, which are then copied into them."""

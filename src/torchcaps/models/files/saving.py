@@ -33,8 +33,6 @@ from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
-__all__ = ["check_whole", "content_of", "file_of", "load", "load_network", "save"]
-
 # Where a run folder has its network.
 OF_A_RUN = "model.safetensors"
 

@@ -13,8 +13,6 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.trunk import FrozenTrunk, TrunkKind
 
-__all__ = ["take_trunk", "trunk_of"]
-
 # What the file of a kind has to be, in words.
 FILES: dict[TrunkKind, str] = {
     "resnet18": "a network resnet18 that torchcaps saved, as model.safetensors in a run folder",

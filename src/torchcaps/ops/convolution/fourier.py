@@ -40,8 +40,6 @@ from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.checks import widen, without_autocast
 
-__all__ = ["fourier_convolution", "saving"]
-
 Pair = tuple[int, int]
 Numbers = NDArray[np.float64]
 # What is made of maps, or of kernels, at a time: so small that malloc reuses it and its pages need

@@ -8,8 +8,6 @@ Departures: none. Ambiguities: none.
 import torch
 from torch import Tensor
 
-__all__ = ["whole_map_convolution"]
-
 
 def whole_map_convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.conv2d` of maps [b, c, h, w] and kernels [c, 1, h, w] in c groups, as

@@ -18,11 +18,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.native.build import available, library
+from torchcaps.ops.native.build import library
 from torchcaps.ops.native.layout import MOST_THREADS
 from torchcaps.ops.operators import Asked, Gradients, Operator
-
-__all__ = ["available", "convolve", "kernels", "pays", "planned", "winograd_convolution"]
 
 # Where transformed maps and kernels cost less than the products that are saved.
 FEWEST_CHANNELS, FEWEST_TILES = 32, 512

@@ -25,8 +25,6 @@ from torch.utils.flop_counter import register_flop_formula
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.operators import Asked, Operator
 
-__all__ = ["COSTS", "Cost", "Sizes", "register", "sizes_of"]
-
 
 class Cost(NamedTuple):
     """Of one call of an operator."""

@@ -4,8 +4,6 @@ from torchcaps.ops.costs.base import sizes_of
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.operators import Asked
 
-__all__ = ["backward", "forward"]
-
 
 def forward(given: Given, passes: int = 2) -> int:
     """Votes made once at first and `passes` times in every later iteration; they are summed in

@@ -6,8 +6,6 @@ from torchcaps.ops.costs.base import sizes_of
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.operators import Asked
 
-__all__ = ["backward", "distances", "moments", "votes_of"]
-
 
 def moments(given: Any) -> int:
     """Votes are made for the mean, and for the variance about it."""

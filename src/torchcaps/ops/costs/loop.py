@@ -6,8 +6,6 @@ from typing import NamedTuple
 from torchcaps.ops.fused.loop import Given, visits
 from torchcaps.ops.operators import Asked
 
-__all__ = ["Folding", "Mixing", "backward", "forward", "is_uniform"]
-
 
 class Folding(NamedTuple):
     """Of tiles that fold parents onto children (`ops.fused.agreement`)."""

@@ -21,8 +21,6 @@ from torch import Tensor
 from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients
 from torchcaps.types import VoteMap
 
-__all__ = ["AgreementTile", "FoldedTile", "MadeTile", "agreement_tile", "along", "folds", "tiled"]
-
 Term = tuple[Tensor, Tensor]
 
 

@@ -53,8 +53,6 @@ from torchcaps.ops.squashing import squash as g
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Routed, VoteMap
 
-__all__ = ["distance_routing", "measured", "route"]
-
 
 def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map, whose children are as long as their activations, to parents

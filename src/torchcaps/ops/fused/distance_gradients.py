@@ -23,8 +23,6 @@ from torchcaps.ops.operators import Asked, Gradients
 from torchcaps.ops.squashing import EPSILON
 from torchcaps.ops.squashing import squash as g
 
-__all__ = ["gradients"]
-
 
 def gradients(asked: Asked[Given]) -> Gradients:
     """Return the gradients of pose, weight, vote bias, coordinates, length, bias and scale."""

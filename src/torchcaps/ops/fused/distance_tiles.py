@@ -16,20 +16,6 @@ from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep
 
-__all__ = [
-    "Given",
-    "How",
-    "Measured",
-    "along_itself",
-    "between",
-    "forward",
-    "from_mean",
-    "from_nearest",
-    "lengths_of",
-    "rate_of",
-    "shapes",
-]
-
 
 class How(NamedTuple):
     """The options of distance routing."""

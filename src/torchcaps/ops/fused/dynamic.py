@@ -30,8 +30,6 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import DynamicOptions, check_dynamic, factor_of
 from torchcaps.types import Couple, Keep, Routed, VoteMap
 
-__all__ = ["dynamic_routing", "route"]
-
 
 def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with

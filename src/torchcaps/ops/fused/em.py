@@ -67,8 +67,6 @@ from torchcaps.ops.routing.em import (
 from torchcaps.ops.routing.shared_children import softmax_over_windows
 from torchcaps.types import Capsules, Routed, Step, VoteMap
 
-__all__ = ["em_routing"]
-
 
 def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map, by the activations of its children, to parents [*b, j, d], or

@@ -30,8 +30,6 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["inverted_routing"]
-
 
 def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with

@@ -21,8 +21,6 @@ from torch import Tensor
 
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 
-__all__ = ["Likely", "moves"]
-
 
 class Likely(NamedTuple):
     """ℓ [b, p, j], and ln r [b, p, i, j] of it, which is a constant here."""

@@ -31,8 +31,6 @@ from torchcaps.ops.fused.tiles import MadeOf, made_of
 from torchcaps.ops.operators import Asked
 from torchcaps.types import Keep, VoteMap
 
-__all__ = ["Given", "Loop", "Mixed", "Visit", "given", "visits"]
-
 
 class Loop(NamedTuple):
     """Says what is done with the votes."""

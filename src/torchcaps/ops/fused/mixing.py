@@ -18,8 +18,6 @@ from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
 from torchcaps.ops.fused.window_sums import WindowSums
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
-__all__ = ["TiledMixing", "mix"]
-
 
 class TiledMixing:
     """Sums over the children of one vote map. Parents are [b, p, j, d], couplings [b, p, i, j]."""

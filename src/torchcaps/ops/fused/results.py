@@ -9,21 +9,6 @@ from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, Window
 
-__all__ = [
-    "by_lane",
-    "by_sample",
-    "kept_of",
-    "lanes_of",
-    "last_of",
-    "made_by",
-    "of_all_samples",
-    "outputs",
-    "recorded",
-    "recoupled",
-    "routed",
-    "speak_for_all_samples",
-]
-
 
 def kept_of(keep: str, iterations: int) -> int:
     """Return of how many of the last iterations something is kept."""

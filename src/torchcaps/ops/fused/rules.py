@@ -17,9 +17,6 @@ from torchcaps.ops.routing.inverted import NORM_GUARD, centred, normalised
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 
-__all__ = ["Agreement", "Present", "Rule", "biased", "rule_of", "squashed"]
-
-
 # Gradients of the query before, of the sums, and of the weight and the bias of a rule.
 Back = tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]
 

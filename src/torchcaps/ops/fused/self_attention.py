@@ -27,8 +27,6 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.self_attention import SelfAttentionOptions, check_self_attention
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["self_attention_routing"]
-
 
 def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with

@@ -26,20 +26,6 @@ from torchcaps.ops.tracing import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = [
-    "Counts",
-    "Lanes",
-    "MadeOf",
-    "Tile",
-    "TiledVotes",
-    "VoteGradients",
-    "counts_of",
-    "made_of",
-    "size_of",
-    "vote_dtype",
-    "vote_like",
-]
-
 TILE_BYTES = 2 << 20
 # Lanes are cut first, where a tile of all of them would hold fewer children than this.
 CHILDREN = 4

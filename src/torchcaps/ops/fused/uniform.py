@@ -16,8 +16,6 @@ from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.uniform import UniformOptions, check_uniform
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["uniform_routing"]
-
 
 def uniform_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with

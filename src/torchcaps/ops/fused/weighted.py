@@ -14,8 +14,6 @@ from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.types import VoteMap
 
-__all__ = ["sums_of", "weighted_sums"]
-
 
 def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
     """Sums [*b, j, d], or [*b, p, j, d] through a window, of the votes of a vote map.

@@ -13,8 +13,6 @@ from torch.nn.functional import pad
 
 from torchcaps.types import VoteMap, Window
 
-__all__ = ["CHUNK_BYTES", "WindowSums"]
-
 # Copies of children for one convolution; larger ones cost page faults.
 CHUNK_BYTES = 8 << 20
 

@@ -34,8 +34,6 @@ import torch
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.constant import constant
 
-__all__ = ["available", "call", "library"]
-
 # All sources and headers in here.
 FOLDER = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")

@@ -31,8 +31,6 @@ from torchcaps.ops.routing.distance import DetachVotes, DistanceOptions
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["distance_routing", "takes"]
-
 
 def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], with the options, values and gradients

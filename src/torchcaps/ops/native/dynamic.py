@@ -41,8 +41,6 @@ from torchcaps.ops.routing.dynamic import Detach, DynamicOptions, check_dynamic
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
 
-__all__ = ["dynamic_routing"]
-
 # Where gradients stop at couplings, those of the last iteration are all that a backward pass needs
 # to know of the votes; they are kept for it up to this size. Lanes come in at most so many.
 KEPT_BYTES, LANES = 16 << 20, 16

@@ -35,8 +35,6 @@ from torchcaps.ops.native.windows import PLACES, Seen, filled, gradients_of, lai
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["em_routing", "takes"]
-
 PASSES = ("fit", "fit_backward", "assign", "assign_backward")
 
 

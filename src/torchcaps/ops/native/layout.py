@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "is_plain", "lay_back", "lay_out"]
-
 # As in the source.
 MOST_THREADS, MOST_ITERATIONS = 256, 32
 

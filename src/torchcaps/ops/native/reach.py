@@ -8,9 +8,6 @@ from torchcaps.ops.fused.tiles import counts_of, vote_dtype
 from torchcaps.ops.native.build import available
 from torchcaps.types import VoteMap
 
-__all__ = ["reaches"]
-
-
 # Of a sum of votes s: of longer ones the native gradients of EM routing, differences of products
 # with them, are less exact than those of PyTorch.
 LARGEST_SUM = 1e12

@@ -10,8 +10,6 @@ from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import call
 from torchcaps.ops.native.layout import MOST_THREADS, contiguous, is_plain, lay_out
 
-__all__ = ["MADE_OF", "SIZES", "given_of", "gradients_of", "run"]
-
 # Fields that every job begins with, and places of what votes are made of.
 SIZES = (
     *("batch", "children", "parents", "rows", "inner", "columns", "types"),

@@ -10,8 +10,6 @@ from torch import Tensor
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.layout import MOST_THREADS, contiguous, is_plain, lay_back, lay_out
 
-__all__ = ["PLACES", "Seen", "filled", "gradients_of", "laid_back"]
-
 # As in the source: of a block of lanes, on any machine.
 PLACES = 16
 

@@ -6,8 +6,6 @@ from torch import Tensor
 from torchcaps.ops.checks import may_look, widen
 from torchcaps.types import Capsules
 
-__all__ = ["along", "capsules", "lengths", "weighted"]
-
 
 def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
     """Vector capsules [*b, j, d] with their lengths, both in `dtype`, or that of the pose; the

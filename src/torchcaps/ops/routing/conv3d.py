@@ -42,8 +42,6 @@ from torchcaps.ops.routing.dynamic import Detach
 from torchcaps.ops.squashing import squash_over as g
 from torchcaps.types import Couple, Grid, Keep, Routed, Step
 
-__all__ = ["SquashOver", "conv3d_routing"]
-
 # Whose norm squashes a parent: that of its type's whole map, or its own.
 SquashOver = Literal["map", "pose"]
 # The axes of [*b, h, w, type, d] over which a type has one norm.

@@ -12,8 +12,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import has_values
 from torchcaps.types import Couple, Keep
 
-__all__ = ["coupled", "coupled_or_even", "recorded", "replaced"]
-
 
 def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor | None:
     """What `couple` makes of couplings [*b, i, j], in their dtype; None where nothing changes, so

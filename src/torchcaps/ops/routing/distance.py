@@ -55,17 +55,6 @@ from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = [
-    "SHORTEST",
-    "DetachVotes",
-    "DistanceOptions",
-    "Scale",
-    "check_distance",
-    "distance_routing",
-    "no_longer_than",
-    "of_long_votes",
-]
-
 SHORTEST = 1e-18
 # Whose distances d_o is the mean of: one sample's, through windows each one's, or the batch's.
 Scale = Literal["sample", "batch"]

@@ -47,8 +47,6 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Detach", "DynamicOptions", "dynamic_routing"]
-
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
 # "votes" and "coupling" agree in the gradient of the votes; "votes" and "none" in that of bias and

@@ -66,8 +66,6 @@ from torchcaps.ops.routing.shared_children import (
 )
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
-__all__ = ["EMOptions", "EMVariant", "LambdaSchedule", "check_em", "em_routing", "shares_of"]
-
 EMVariant = Literal["paper", "official", "gritzman"]
 # By the names of their authors.
 MEANT = {"hinton": "official", "hinton2018": "official", "peer": "paper", "peer2022": "paper"}

@@ -49,8 +49,6 @@ from torchcaps.ops.checks import (
 from torchcaps.ops.routing.couple import coupled
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
-__all__ = ["InvertedOptions", "check_inverted", "inverted_routing", "inverted_step"]
-
 NORM_GUARD = 1e-5
 VARIANCE_FLOOR = 1e-4
 

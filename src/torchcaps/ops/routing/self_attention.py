@@ -36,8 +36,6 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["SelfAttentionOptions", "check_self_attention", "self_attention_routing"]
-
 # Of so many children, as the network of [mazzia2021] has, all products of two poses and their sums
 # take a third of the time of a small product of matrices a parent, both passes together.
 FEW_CHILDREN = 128

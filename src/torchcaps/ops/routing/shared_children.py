@@ -9,14 +9,6 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = [
-    "Compete",
-    "check_child_id",
-    "number_children",
-    "softmax_over_windows",
-    "windows_of_children",
-]
-
 # Who shares out a child: the parents of each window for themselves, or those of all windows.
 Compete = Literal["window", "all"]
 

@@ -32,8 +32,6 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Normalise", "UniformOptions", "check_uniform", "uniform_routing"]
-
 # "softmax": the couplings of a child sum to one; "mean": those of a parent do.
 Normalise = Literal["softmax", "mean"]
 

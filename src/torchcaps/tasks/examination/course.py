@@ -10,8 +10,6 @@ from torchcaps.tasks.examination.diagnosis import Diagnosis
 from torchcaps.tasks.examination.images import LABELS_OF
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["examine_course"]
-
 # Most networks here learn nothing in fewer updates.
 FEW = 100
 # A network has begun to learn where it is right in so large a share of what one answer for all

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Diagnosis", "Verdict"]
-
 # "look": it may be meant, somebody should look. "broken": it will not learn, or not run.
 Verdict = Literal["fine", "look", "broken"]
 

@@ -23,13 +23,10 @@ from torchcaps.tasks.examination.network import examine_network
 from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.beginning import freeze
-from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.run import Run
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.start import take_frozen
-
-__all__ = ["Examination", "doctor", "doctor_run", "examine"]
+from torchcaps.train.start import initial_model, take_frozen
 
 # Images shown to the network; a quarter of them is what it should learn by heart.
 BATCH = 64

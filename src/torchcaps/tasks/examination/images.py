@@ -16,8 +16,6 @@ from torchcaps.train.answers import present_classes
 from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 
-__all__ = ["LABELS_OF", "examine_groups", "examine_images"]
-
 PIXELS_OF, LABELS_OF = 1_000, 10_000
 # The most frequent class may have so many times the images of the rarest.
 UNEVEN = 5

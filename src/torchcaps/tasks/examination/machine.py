@@ -11,8 +11,6 @@ import torch
 
 from torchcaps.tasks.examination.diagnosis import Diagnosis
 
-__all__ = ["examine_machine", "examine_memory"]
-
 COMPILERS = ("c++", "g++", "clang++")
 # Weights, their gradients, and the two moments of Adam.
 COPIES = 4

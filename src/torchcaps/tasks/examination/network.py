@@ -28,8 +28,6 @@ from torchcaps.train.loss import loss_parts
 from torchcaps.train.recipe import Recipe
 from torchcaps.types import Output, Trace
 
-__all__ = ["examine_network"]
-
 # Below the first nothing pulls a length up again in reasonable time, below the second ever.
 SHORT, VANISHED = 1e-3, 1e-5
 SATURATED = 0.99

@@ -17,8 +17,6 @@ from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 
-__all__ = ["overfit"]
-
 # Images to learn by heart, and the steps for it.
 LEARNT, STEPS = 16, 100
 

@@ -13,8 +13,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["alone"]
-
 # How long to wait for another process to leave a run.
 LOCK_SECONDS = 10.0
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from torchcaps._digests import NAME, digest_of, known_digests
 from torchcaps._paths import beside
 
-__all__ = ["expect", "is_partial", "put_in_place", "settle", "write_whole"]
-
 # Where the files of a run are written before they take their places.
 PARTIAL = re.compile(
     r"\.(recipe\.json|environment\.json|result\.json|digests\.json|metrics\.jsonl|state\.ckpt"

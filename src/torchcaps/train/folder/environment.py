@@ -14,8 +14,6 @@ import torch
 
 from torchcaps.train.own_code import imported_files
 
-__all__ = ["commit", "environment"]
-
 CHANGED = "+changes"
 
 

@@ -8,8 +8,6 @@ from torchcaps._digests import check_digest
 from torchcaps._json import is_finite, is_number, parsed, read_lines, read_text
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["check_seen", "damaged", "read_objects"]
-
 
 def read_objects(
     path: Path,

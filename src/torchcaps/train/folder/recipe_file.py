@@ -10,8 +10,6 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.recipe import MOST, YOUNGER, Recipe, make_recipe
 
-__all__ = ["AS_BEFORE", "read_channels_last", "read_fields", "read_recipe", "read_shown"]
-
 # A page of text: TOML of a hostile make takes seconds for a page, and minutes for ten.
 MOST_BYTES = 16_384
 # What was done before a recipe that a run wrote could say it, whatever its protocol says today.

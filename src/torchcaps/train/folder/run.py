@@ -32,7 +32,6 @@ from torchcaps.train.folder.digests import (
     is_partial,
     put_in_place,
     settle,
-    write_whole,
 )
 from torchcaps.train.folder.environment import commit, environment
 from torchcaps.train.folder.objects import check_seen, damaged, read_objects
@@ -45,8 +44,6 @@ from torchcaps.train.folder.recipe_file import (
 from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.selecting import in_words
-
-__all__ = ["VERSIONS", "Run", "write_whole"]
 
 # What of an environment is a version.
 VERSIONS = ("torchcaps", "torch", "python")

@@ -14,8 +14,6 @@ from torchcaps.train.folder.recipe_file import AS_BEFORE
 from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe, make_recipe
 
-__all__ = ["PARTS", "RECIPE", "read_state", "state_of"]
-
 # Where a state says of which recipe it is.
 RECIPE = "torchcaps_recipe"
 # Where torch says to how many bytes tensors are aligned in an archive.
