@@ -14,7 +14,7 @@ from functools import cache
 import gpu_pack
 import pytest
 import throughput
-from torchcaps.study.names import only_those
+from torchcaps.study.system import only_those
 
 import gpu
 import torchcaps
