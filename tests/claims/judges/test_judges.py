@@ -78,3 +78,15 @@ def test_a_seed_that_diverged_keeps_a_statement_open(dys, expected, is_reduced):
     # Those of a network that the statement is not about do no harm.
     other = record("mitterreiter_5x16", "expanded-mnist", values=values, routing="uniform")
     assert judge_statement(claim, [net, diverged(other, 2)]).word == expected
+
+
+def test_networks_that_are_compared_on_a_set_at_a_time_have_a_width_a_set():
+    # Those of pairs of digits keep their width in the reduced form, and those of single digits not.
+    claim = find_claim("gu2021-q-no-single-convnet")
+    records = [of_job(job.smaller(), reduced="less") for job in plan_of(claim).jobs]
+    found = result_of(claim, dict(zip(map(str, range(len(records))), records, strict=True)))
+    assert found.verdict is not None
+    assert {record.recipe["options"].get("width") for record in found.records.values()} == {
+        64,
+        None,
+    }
