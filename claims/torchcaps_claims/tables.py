@@ -201,7 +201,9 @@ def judged_by(claim: Claim) -> str | None:
 
 
 def published(claim: Claim) -> str:
-    """The number that a paper prints, in words."""
+    """What a paper prints, in words."""
+    if claim.states:
+        return "the statement"
     spread = "" if claim.std is None else f" ± {claim.std:g}"
     unit = "" if claim.unit is None else f" {claim.unit}"
     return f"{claim.metric} {claim.value}{spread}{unit}"
