@@ -317,7 +317,7 @@ def test_a_state_whose_masks_are_no_table_is_refused(tmp_path: Path, damaged: ob
     torch.save(state, run.state_file)
     without_digest(run)
     assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(
-        "masks must be a table of boolean tensors by the names of weights, but came as int"
+        "masks must be a table of boolean tensors by the names of weights, but came as an int"
     )
 
 
