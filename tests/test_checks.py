@@ -44,7 +44,8 @@ REFUSED = {
     "keep=None is unknown; known: last, none.": lambda: check_choice(
         "keep", None, ("none", "last")
     ),
-    "bias must be True or False, but came as 1.": lambda: check_flag("bias", 1),
+    "bias must be True or False, but came as 2.": lambda: check_flag("bias", 2),
+    "bias must be True or False, but came as 1.0.": lambda: check_flag("bias", 1.0),
     "couple must be a function, but came as an int; write one.": lambda: check_type(
         "couple", 3, Callable, "write one", as_a="a function"
     ),
@@ -87,6 +88,7 @@ def test_what_fits_passes():
     check_number("p", torch.tensor(0.5), above=0, below=1)
     check_choice("keep", "last", ("none", "last"))
     check_flag("bias", False)
+    check_flag("bias", 1)
     check_floating("x", POSES)
     check_type("couple", len, Callable)
     check_shape("poses", POSES, ("*batch", 4))

@@ -80,8 +80,8 @@ def check_choice(
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool):
+    """Refuse what is neither True nor False; 0 and 1 are taken for these."""
+    if not isinstance(value, int) or value not in (False, True):
         raise _refusal(name, "True or False", f"as {short(value)}")
 
 
