@@ -14,11 +14,10 @@ from functools import cache
 import gpu_pack
 import pytest
 import throughput
-from torchcaps.study.system import only_those
 
 import gpu
 import torchcaps
-from torchcaps.study.system import Study
+from torchcaps.study.system import Study, only_those
 from torchcaps_claims import study_of
 
 
