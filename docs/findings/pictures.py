@@ -237,7 +237,8 @@ def odd_bias() -> str:
     """Four and five capsule layers without a bias, with larger weights, with a bias that cannot
     tell signs, and with the paper's."""
     records = read_records(HERE.parents[1] / "evidence").values()
-    evidence = Evidence(each for each in records if each.recipe.get("data") == "mnist")
+    claim = find_claim("peer2022-q-depth-rba-nobias")
+    evidence = Evidence(claim, (x for x in records if x.recipe.get("data") == "mnist"))
     rows = []
     for n in (4, 5):
         for says, options in (
@@ -299,8 +300,9 @@ def iterations_and_trees() -> str:
 
 def opposite_gradients() -> str:
     """The cosine of the gradients of x and −x, of networks that learn signs."""
-    study = "peer2022/peer2022-q-gradient-cancellation"
-    evidence = Evidence(read_records(HERE.parents[1] / "evidence", study=study).values())
+    claim = find_claim("peer2022-q-gradient-cancellation")
+    records = read_records(HERE.parents[1] / "evidence", study=f"peer2022/{claim.id}").values()
+    evidence = Evidence(claim, records)
     rows = []
     for model, routing, biases in (
         ("peer_sign_dynamic", "dynamic", ("none", "added")),
