@@ -169,3 +169,12 @@ def test_an_edited_file_is_a_sentence(ledger, content):
     said = text_of(lambda: ledger.state(cell()))
     assert said.startswith(f"{path} cannot be read (")
     assert said.endswith("was it edited? Remove it, and the cell is measured again.")
+
+
+def test_a_name_in_an_edited_file_breaks_no_line(ledger):
+    """Found by make fuzz with seed 1068993815."""
+    path = ledger.folder / f"{cell().name}.values.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"commit": None, "looks": {"\n": None}}))
+    said = text_of(lambda: ledger.state(cell()))
+    assert said.startswith(f"{path} cannot be read (looks.\\n: input should be a valid dictionary)")

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from torchcaps._json import parsed, read_text
 from torchcaps._paths import beside, path_of
+from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 
 # Of those that one sentence lists.
@@ -272,7 +273,7 @@ def in_words(error: ValidationError) -> str:
     faults = []
     for fault in error.errors():
         # A damaged name can be as long as the file.
-        where = ".".join(str(part)[:40] for part in fault["loc"])
+        where = ".".join(printable(str(part)[:40], keep="") for part in fault["loc"])
         what = fault["msg"].removeprefix("Value error, ")
         faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
     more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
