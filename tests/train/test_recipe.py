@@ -196,8 +196,7 @@ def test_a_recipe_cannot_be_changed() -> None:
         (NAMES | {"val_split": 0.2}, "did you mean 'validation_share'? known: "),
         (NAMES | {"num_epochs": 2}, "did you mean 'epochs'? known: "),
         (NAMES | {"optim": "sgd"}, "did you mean 'optimiser'? known: "),
-        (NAMES | {"measure": ["x"] * 9}, "; measure.3: 'x' is unknown; known: "),
-        (NAMES | {"measure": ["x"] * 9}, "; and 5 more."),
+        (NAMES | {"measure": ["x"] * 9}, "; measure.3: the same; and 5 more."),
         (
             NAMES | {"epochs": 0},
             "the recipe does not hold: epochs: input should be greater than or equal to 1, not 0.",
@@ -446,3 +445,10 @@ def test_a_number_of_thousands_of_digits_is_not_written_out(name: str) -> None:
 )
 def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
     text_of(lambda: make_recipe(**NAMES, **fields))
+
+
+def test_a_list_of_names_is_told_once() -> None:
+    """Found by make fuzz with seed 2513940233: of three lists the sentence had 2,000 letters."""
+    said = text_of(lambda: make_recipe(model="auto", data="auto", test_data="auto"))
+    assert said.endswith("; test_data: the same.")
+    assert said.count("tiny-imagenet") == 1

@@ -33,6 +33,9 @@ def in_words(error: ValidationError) -> str:
         else:
             what = fault["msg"].removeprefix("Value error, ")
             said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
+            if any(each.endswith(f": {what}") for each in faults):
+                # A list of all names is told once.
+                what = "the same"
             faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
     more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
     return "; ".join([*faults[:MANY_FAULTS], *more])
