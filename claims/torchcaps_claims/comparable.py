@@ -1,11 +1,11 @@
 """Whether a number of a smaller run can be held against the printed one.
 
-A run of fewer images or epochs can where it is the paper's network, and about as accurate as the
-paper's: then it is the same thing, trained more quickly. A narrower network, or one that is right
-far less often, is another thing, and its numbers neither confirm nor refute those of a paper; so is
-one that is pruned less, or more. How far pruning itself comes is not held against the paper while
-it still goes on. Where a paper trains until an accuracy is reached, that is what
-its numbers are of, and a run has to come nearer to it. Entropy and keys depend on the number of
+A run of fewer images or epochs can where it is the paper's network, and as accurate as the paper's
+by the rule for every number: at most 1.25 times the errors, those at which the paper stops where it
+trains until an accuracy is reached. Then it is the same thing, trained more quickly. A narrower
+network, or one that is right less often, is another thing, and its numbers neither confirm nor
+refute those of a paper; so is one that is pruned less, or more. How far pruning itself comes is not
+held against the paper while it still goes on. Entropy and keys depend on the number of
 levels, so a paper that does not name it prints a number of another thing. Two such networks can
 still be compared with each other, so this is not asked of statements.
 """
@@ -21,11 +21,8 @@ from torchcaps_claims.claim import claims
 from torchcaps_claims.job import Job
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
+from torchcaps_claims.verdict import is_as_right
 
-# As far as the accuracy of a reduced run may lie from the paper's,
-POINTS = 2.0
-# and below the one at which the paper stops.
-SHORT = 0.5
 # As far as the share of pruned weights may lie from the paper's, in points.
 SPARSER = 5.0
 OF_SPARSITY = {"sparsity", "nonzero_parameters"}
@@ -78,12 +75,12 @@ def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     if not values:
         return "it has no accuracy on its own test images"
     ours = statistics.fmean(values)
-    if stop_at is not None and ours < 100 * stop_at - SHORT:
+    if stop_at is not None and not is_as_right(values, 100 * stop_at):
         return f"{ours:.1f} % of its test images are right, and the paper stops at {stop_at:.1%}"
-    nearest = min(printed, key=lambda value: abs(value - ours))
-    if abs(nearest - ours) <= POINTS:
+    most = max(printed)
+    if is_as_right(values, most):
         return None
-    return f"{ours:.1f} % of its test images are right, and {nearest:.1f} % of the paper's"
+    return f"{ours:.1f} % of its test images are right, and {most:.1f} % of the paper's"
 
 
 def _still_pruned(job: Job, record: Record) -> str | None:

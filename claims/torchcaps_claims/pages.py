@@ -18,11 +18,10 @@ from torchcaps.study.record import Record, read_records
 from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
-from torchcaps_claims.comparable import SHORT
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
-from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
+from torchcaps_claims.verdict import NumberVerdict, StatementVerdict, is_as_right
 
 TITLES = {
     "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
@@ -233,9 +232,9 @@ def _short_of_the_stop(each: Result) -> str:
     for record in each.records.values():
         stop = record.recipe.get("stop_at")
         found = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
-        if stop is not None and found and (mean := fmean(found)) < 100 * stop - SHORT:
+        if stop is not None and found and not is_as_right(found, 100 * stop):
             told.append(
-                f"{record.recipe['model']} came to {mean:.1f} %, and the paper stops at "
+                f"{record.recipe['model']} came to {fmean(found):.1f} %, and the paper stops at "
                 f"{100 * stop:g} %"
             )
     return "".join(f"; mind: {text}" for text in dict.fromkeys(told))

@@ -1,10 +1,11 @@
-"""What records say about a claim: a function of values, with its tolerances in code.
+"""What records say about a claim: a function of values, by one rule for all papers, in code.
 
-A number is `reproduced` when the whole t-interval of the mean over seeds lies inside the printed
-value plus and minus the tolerance, `better` or `worse` when the whole interval lies outside, and
-`undecided` otherwise; always below three seeds, and where a reduced run is too far from the paper's
-to be compared (`comparable.py`). The tolerance is the larger of twice the printed
-standard deviation and what its kind allows.
+A number is `reproduced` when our mean lies within the tolerance of the printed one, or the printed
+one within two standard errors of our mean; one standard error must be no larger than the tolerance.
+It is `better` or `worse` when the whole 95 % interval over seeds lies beyond the tolerance, or all
+of six seeds do, and `undecided` otherwise; always below three seeds, and where a reduced run
+is too far from the paper's to be compared (`comparable.py`). The tolerance is a quarter of the
+printed errors; a printed deviation widens nothing.
 
 A statement about a statistic `holds` when the whole interval is on its side of the threshold,
 `fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
@@ -21,6 +22,7 @@ Changing a tolerance changes verdicts and no record.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Literal
 
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -34,9 +36,13 @@ VERDICTS = ("reproduced", "better", "worse", "holds", "fails", "undecided")
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
-# Accuracies are in percent.
-HIGH_ACCURACY, TOLERANCE_OF_HIGH, TOLERANCE_OF_ACCURACY = 98.0, 0.3, 1.0
-TOLERANCE_OF_OTHERS = 0.1  # of the value
+# Of what an accuracy, or a share of weights, misses to 100 %, or of itself where that is less,
+TOLERANCE_OF_ERRORS = 0.25
+SHARES = {"accuracy", "sparsity"}
+# and of the value of everything else.
+TOLERANCE_OF_OTHERS = 0.1
+STANDARD_ERRORS = 2.0
+ROUNDING = 1e-9
 # Everything else is the better the higher; the papers praise what is lower of these.
 LOWER_IS_BETTER_KINDS = {"entropy", "params"}
 LOWER_IS_BETTER = {
@@ -148,7 +154,7 @@ def judge(
         )
     ours = mean_interval(values, confidence=CONFIDENCE)
     tolerance = tolerance_of(claim)
-    word = _word(claim, float(printed), ours, tolerance)
+    word = _word(claim, values, ours, tolerance)
     return NumberVerdict(
         "undecided" if incomparable else word, claim, ours, tolerance, incomparable
     )
@@ -197,25 +203,56 @@ def tolerance_of(claim: Claim) -> float:
     """How far our mean may be from a printed number that counts as reproduced."""
     value = claim.value
     assert isinstance(value, int | float)
-    if claim.kind == "accuracy":
-        least = TOLERANCE_OF_HIGH if value > HIGH_ACCURACY else TOLERANCE_OF_ACCURACY
-    else:
-        least = TOLERANCE_OF_OTHERS * abs(value)
-    return max(2 * (claim.std or 0.0), least)
+    if claim.kind in SHARES:
+        return TOLERANCE_OF_ERRORS * min(value, 100.0 - value)
+    return TOLERANCE_OF_OTHERS * abs(value)
 
 
-def _word(claim: Claim, printed: float, ours: Interval, tolerance: float) -> NumberWord:
+def is_as_right(accuracies: Sequence[float], printed: float) -> bool:
+    """Whether networks make at most 1.25 times the errors of a printed accuracy, in percent, or lie
+    no more than two standard errors below it. No more errors are as few, whatever was trained."""
+    mean = fmean(accuracies)
+    least = 100.0 - (1.0 + TOLERANCE_OF_ERRORS) * (100.0 - printed)
+    return mean >= min(least, printed - STANDARD_ERRORS * standard_error(accuracies)) - ROUNDING
+
+
+def _word(claim: Claim, values: Sequence[float], ours: Interval, tolerance: float) -> NumberWord:
     if ours.n < LEAST_SEEDS or ours.low is None or ours.high is None:
         return "undecided"
-    below = printed - tolerance
-    above = math.inf if claim.metric in AT_LEAST else printed + tolerance
-    if below <= ours.low and ours.high <= above:
-        return "reproduced"
-    if ours.low > above:
+    assert isinstance(claim.value, int | float)
+    printed, slack = float(claim.value), tolerance + ROUNDING
+    above = math.inf if claim.metric in AT_LEAST else printed
+    # Beyond it, by the interval of the mean or by every seed.
+    lowest, highest = _extremes(values, ours)
+    if lowest > above + slack:
         return "worse" if _is_better_low(claim) else "better"
-    if ours.high < below:
+    if highest < printed - slack:
         return "better" if _is_better_low(claim) else "worse"
-    return "undecided"
+    apart, error = max(printed - ours.mean, ours.mean - above), standard_error(values)
+    is_near = apart <= max(slack, STANDARD_ERRORS * error)
+    # A mean that is known less well than that shows nothing.
+    return "reproduced" if is_near and error <= slack else "undecided"
+
+
+def _extremes(values: Sequence[float], ours: Interval) -> tuple[float, float]:
+    """The greatest lower and the least upper end of two intervals: that of the mean by Student's t,
+    and that of the median from the least to the greatest seed, where seeds are enough for it."""
+    assert ours.low is not None
+    assert ours.high is not None
+    if not is_range_enough(len(values), CONFIDENCE):
+        return ours.low, ours.high
+    return max(ours.low, min(values)), min(ours.high, max(values))
+
+
+def is_range_enough(n: int, confidence: float) -> bool:
+    """Whether the median lies between the least and the greatest of so many values as often: all
+    of them are on one side of it once in 2 ** (n - 1) times."""
+    return 1 - 2.0 ** (1 - n) >= confidence
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """That of the mean, by the deviation of the sample; of one value 0."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _is_better_low(claim: Claim) -> bool:

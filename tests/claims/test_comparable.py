@@ -32,9 +32,10 @@ def judged(name, *records):
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "status"), [(97.56, "worse"), (97.54, "undecided"), (99.6, "reproduced")]
+    ("accuracy", "status"), [(99.45, "undecided"), (99.47, "reproduced"), (99.7, "better")]
 )
-def test_an_accuracy_within_two_points_is_judged(accuracy, status):
+def test_an_accuracy_is_judged_that_makes_a_quarter_more_errors_at_most(accuracy, status):
+    """0.43 are printed, and 1.25 times are 0.5375. What makes more may only want more training."""
     found = judged(ACCURACY, smaller_run(ACCURACY, {"accuracy": accuracy}))
     assert found.status == status
     assert ("not comparable" in found.verdict.text()) == (status == "undecided")
@@ -43,7 +44,7 @@ def test_an_accuracy_within_two_points_is_judged(accuracy, status):
 def test_what_is_not_comparable_says_why():
     found = judged(ACCURACY, smaller_run(ACCURACY, {"accuracy": 80.0}))
     assert found.verdict.text().startswith(
-        "undecided: reduced run is not comparable: 80.0 % of its test images are right, and 99.5 % "
+        "undecided: reduced run is not comparable: 80.0 % of its test images are right, and 99.6 % "
         "of the paper's; printed 99.57"
     )
     assert protocol(found).startswith("reduced run is not comparable: 80.0 % of its test images")
@@ -52,11 +53,11 @@ def test_what_is_not_comparable_says_why():
 def test_an_equal_number_of_a_network_that_did_not_come_to_the_stop_is_not_reproduced():
     """What is not comparable confirms nothing either."""
     alike = {"dyr.3@affnist-style/test": 0.3}
-    near = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 98.71, **alike}))
-    far = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 98.69, **alike}))
+    near = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 99.0, **alike}))
+    far = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 98.99, **alike}))
     assert (near.status, far.status) == ("reproduced", "undecided")
     assert protocol(far).startswith(
-        "reduced run is not comparable: 98.7 % of its test images are right, and the paper stops "
+        "reduced run is not comparable: 99.0 % of its test images are right, and the paper stops "
         "at 99.2%"
     )
 
@@ -115,7 +116,7 @@ def test_how_much_is_pruned_is_judged_by_itself():
 def test_how_much_is_pruned_is_left_open_while_it_still_rises(name, values):
     """How far pruning comes depends on how long it goes on. Equal numbers are reproduced no more
     than others are worse: two seeds of three gain in their last epoch."""
-    values = {"accuracy": 99.2, **values}
+    values = {"accuracy": 99.5, **values}
 
     def judged_by(*curves, **changes):
         rows = [tuple({"sparsity": share} for share in curve) for curve in curves]
