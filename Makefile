@@ -58,7 +58,7 @@ claims: .venv/.test
 
 tables: .venv/.study
 	$(BIN)/torchcaps study tables
-	$(BIN)/python docs/findings/pictures.py
+	$(BIN)/python claims/pages/findings/pictures.py
 
 clean:
 	rm -rf .venv build dist docs/reference torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,4 +1,4 @@
-"""Settings of `make docs`: the pages of docs/ as they are, and the API out of the docstrings.
+"""Settings of `make docs`: the pages of docs/ and claims/pages/ as they are, and the API out of the docstrings.
 
 The root of the site is the repository, so links between pages, README and records hold as they do
 on a plain git host. The pages of the reference are made anew by every build, in docs/reference/.
@@ -19,7 +19,10 @@ author = "The torchcaps maintainers"
 version = release = torchcaps.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "claims/README.md", "docs/**"]
+include_patterns = [
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"),
+    *("claims/README.md", "claims/pages/**"),
+]
 # Sphinx walks through every folder that is not named here.
 exclude_patterns = [".*", "build", "dist", "runs", "evidence", "src", "tests", "benchmarks"]
 
@@ -64,6 +67,7 @@ CONTENTS = {
         "docs/pruning",
         "docs/pruned-trees",
         "docs/porting",
+        "docs/studies",
         "docs/performance",
         "docs/backends",
         "docs/trust",
@@ -71,14 +75,13 @@ CONTENTS = {
     ],
     "Reference": [reference.page(module) for module in reference.modules()],
     "Routings": ["docs/routing/*"],
-    "What we found": [
-        "docs/studies",
-        "docs/verdicts",
-        "docs/what-was-run",
-        "docs/findings/README",
-        "docs/findings/*",
-        "docs/questions/*",
-        "docs/claims/*",
+    "The court of five papers": [
+        "claims/pages/findings/README",
+        "claims/pages/findings/*",
+        "claims/pages/questions/*",
+        "claims/pages/papers/*",
+        "claims/pages/verdicts",
+        "claims/pages/what-was-run",
         "claims/README",
     ],
     "The house": ["docs/design", "CONTRIBUTING", "CHANGELOG"],

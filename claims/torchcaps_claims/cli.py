@@ -84,7 +84,7 @@ def print_table(
 @app.command()
 def tables(
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs/claims"),
+    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("claims/pages/papers"),
     readme: Annotated[Path, typer.Option(help="File with the overview.")] = Path("README.md"),
 ) -> None:
     """Write the pages of the papers out of the records, and the overview into the README.

@@ -39,7 +39,7 @@ NEVER = ("cited", "not testable")
 WAITING = ("not run", "tested")
 BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
 # Where records lie as seen from a page, and pages as seen from the README.
-TO_EVIDENCE, TO_PAGES = "../../evidence", "docs/claims"
+TO_EVIDENCE, TO_PAGES = "../../../evidence", "claims/pages/papers"
 MADE = "This page is made by `make tables` from the records in `evidence/`. "
 
 

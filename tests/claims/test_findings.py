@@ -1,4 +1,4 @@
-"""The pages in docs/findings: their pictures, and what they name."""
+"""The pages in claims/pages/findings: their pictures, and what they name."""
 
 import re
 import runpy
@@ -11,7 +11,7 @@ from torchcaps.study.intervals import mean_interval
 from torchcaps_claims import claims, find_claim, results
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "docs" / "findings"
+FOLDER = ROOT / "claims" / "pages" / "findings"
 PAGES = sorted(path for path in FOLDER.glob("*.md"))
 KNOWN = {claim.id for claim in claims()}
 

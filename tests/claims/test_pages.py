@@ -30,8 +30,8 @@ from torchcaps_claims.pages import (
 from torchcaps_claims.questions import write_questions
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE, DOCS = ROOT / "evidence", ROOT / "docs"
-PAGES = sorted((*DOCS.glob("claims/*.md"), *DOCS.glob("questions/*.md")))
+EVIDENCE, COURT = ROOT / "evidence", ROOT / "claims" / "pages"
+PAGES = sorted((*COURT.glob("papers/*.md"), *COURT.glob("questions/*.md")))
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,13 @@ def test_what_is_committed_is_what_the_records_give(tmp_path):
     readme.write_text((ROOT / "README.md").read_text())
     # Beside the pages, as seen from which links are written.
     evidence.symlink_to(EVIDENCE)
-    pages = write_pages(evidence, tmp_path / "docs" / "claims", readme)
-    questions = write_questions(evidence, tmp_path / "docs" / "questions")
+    pages = write_pages(evidence, tmp_path / "claims" / "pages" / "papers", readme)
+    questions = write_questions(evidence, tmp_path / "claims" / "pages" / "questions")
     for path in (*pages, *questions):
         committed = ROOT / path.relative_to(tmp_path)
         assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
-    for written, name in (({*pages} - {readme}, "claims"), (questions, "questions")):
-        assert {path.name for path in written} == {path.name for path in (DOCS / name).iterdir()}
+    for written, name in (({*pages} - {readme}, "papers"), (questions, "questions")):
+        assert {path.name for path in written} == {path.name for path in (COURT / name).iterdir()}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -66,7 +66,7 @@ def test_links_lead_somewhere_and_rows_are_as_long_as_their_heads(path):
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
     """In a row with its verdict and records, or among those that are counted by their place."""
-    lines = (DOCS / "claims" / f"{paper}.md").read_text().splitlines()
+    lines = (COURT / "papers" / f"{paper}.md").read_text().splitlines()
     of_paper = [each for each in found if each.claim.paper == paper]
     counts = [int(n) for line in lines for n in re.findall(r"^\| [a-z ]+ \| (\d+) \|$", line)]
     assert sum(counts) == len(of_paper)
@@ -84,7 +84,7 @@ def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
 
 def test_every_statement_that_is_decided_has_its_row(found):
     """Below trained networks or below tests; those that are open have none."""
-    by_training, by_tests = (DOCS / "claims" / "decided.md").read_text().split("\n## ")[1:]
+    by_training, by_tests = (COURT / "papers" / "decided.md").read_text().split("\n## ")[1:]
     decided = [each for each in found if each.claim.states and each.status in ("holds", "fails")]
     for each in decided:
         said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
@@ -247,7 +247,7 @@ def test_a_readme_that_is_no_text_is_refused(tmp_path):
 
 
 def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
-    """They led to ../../evidence and docs/claims, whatever --evidence, --out and --readme said."""
+    """They led to the committed evidence and pages, whatever --evidence, --out and --readme said."""
     readme = tmp_path / "home" / "README.md"
     readme.parent.mkdir()
     readme.write_text(f"{BEGIN}\n{END}\n")

@@ -1,4 +1,4 @@
-"""Printed numbers that contradict each other or a sentence: what four pages of docs/findings say,
+"""Printed numbers that contradict each other or a sentence: what four pages of claims/pages/findings say,
 computed from claims/. A number that changes there makes its line of the page false."""
 
 import math
@@ -13,7 +13,7 @@ from torchcaps.layers.backbone import resnet_backbone
 from torchcaps_claims import claims, find_claim
 from torchcaps_claims.sizes import REASONS, parameters_of
 
-FOLDER = Path(__file__).parents[2] / "docs" / "findings"
+FOLDER = Path(__file__).parents[2] / "claims" / "pages" / "findings"
 
 
 def page(name):

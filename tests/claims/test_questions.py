@@ -399,7 +399,7 @@ def test_dead_capsules_are_counted_seed_by_seed():
 
 def test_every_anchor_on_a_page_is_a_heading_of_it():
     """As GitHub makes them: small, without commas."""
-    folder = ROOT / "docs" / "questions"
+    folder = ROOT / "claims" / "pages" / "questions"
     for path in folder.glob("*.md"):
         for name, place in re.findall(r"\]\((|[a-z-]+\.md)#([^)]+)\)", path.read_text()):
             text = (folder / (name or path.name)).read_text()

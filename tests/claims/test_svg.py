@@ -38,7 +38,7 @@ def test_lines_reach_from_end_to_end():
 
 # Wider than what a browser calls sans-serif on most machines.
 FONT = FontProperties(family="DejaVu Sans", size=12)
-QUESTIONS = Path(__file__).parents[2] / "docs" / "questions"
+QUESTIONS = Path(__file__).parents[2] / "claims" / "pages" / "questions"
 LONG = draw_dots(
     [Dot("entropy of pruned networks less that of whole ones, 10,000", 0.5, note="undecided")],
     label="x",

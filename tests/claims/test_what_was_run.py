@@ -57,7 +57,7 @@ def decided_statements(found):
 
 def said():
     """The page, with one space between words."""
-    return " ".join((ROOT / "docs" / "what-was-run.md").read_text(encoding="utf-8").split())
+    return " ".join((ROOT / "claims" / "pages" / "what-was-run.md").read_text(encoding="utf-8").split())
 
 
 def test_at_least_eighty_printed_numbers_have_one_of_ours(found):
@@ -118,7 +118,7 @@ def test_the_page_counts_the_records_whose_code_is_not_here():
 
 
 def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
-    """Dynamics of moved digits, as docs/what-was-run.md has them."""
+    """Dynamics of moved digits, as claims/pages/what-was-run.md has them."""
     (stopped,) = read_records(EVIDENCE, study="at-the-stop").values()
     five = max(
         read_records(EVIDENCE, study="mitterreiter2023/table1").values(), key=lambda r: r.measured

@@ -1,4 +1,4 @@
-"""The networks of docs/findings/late-signs.md: the paper's, the same for four times as long, and
+"""The networks of claims/pages/findings/late-signs.md: the paper's, the same for four times as long, and
 with another weight in their loss."""
 
 from pathlib import Path

@@ -13,7 +13,7 @@ from torchcaps.types import Capsules, VoteMap
 from torchcaps_claims import find_claim
 
 ROOT = Path(__file__).parents[2]
-PAGE = " ".join((ROOT / "docs/findings/no-routing.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((ROOT / "claims/pages/findings/no-routing.md").read_text(encoding="utf-8").split())
 CHILDREN, PARENTS = 3200, 10
 
 

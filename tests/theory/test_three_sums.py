@@ -11,7 +11,7 @@ import torch
 from torchcaps.ops import dynamic_routing
 
 ROOT = Path(__file__).parents[2]
-PAGE = " ".join((ROOT / "docs/findings/three-sums.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((ROOT / "claims/pages/findings/three-sums.md").read_text(encoding="utf-8").split())
 N_IN, N_OUT, SIZE = 6, 4, 3
 LAST_OF_SUM = {"eq 7": 0, "algorithm 1": -1, "eq 23": -2}
 
