@@ -39,9 +39,9 @@ def images(name, count=3, size=(4, 4)):
 def test_a_set_of_files_is_entered_by_one_decorator(tmp_path):
     asked = []
 
-    @file_set(
-        "dots", "dots.bin", ((1, 4, 4), 2, 3), published=PublishedSet("dots", "free", "here", ())
-    )
+    PUBLISHED["dots"] = PublishedSet("dots", "free", "here", ())
+
+    @file_set("dots", "dots.bin", ((1, 4, 4), 2, 3))
     def dots(root, split):
         asked.append((root, split))
         return images("dots")

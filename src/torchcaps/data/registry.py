@@ -1,10 +1,12 @@
 """The data sets that have a name. Each is entered where it is defined: how it is read, what its
-folder holds, its sizes, and where its files are published.
+folder holds, its sizes. Where files are published stands in published.toml.
 """
 
 import os
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from typing import Literal, NamedTuple, TypeVar
 
 from torchcaps.data.batch import Images
@@ -42,11 +44,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """The files of one data set, both splits: which bytes they are, and what may be done with them.
-
-    Every SHA-256 and size is that of tensorflow_datasets' url_checksums; those of MNIST and
-    Fashion-MNIST were computed again from the files themselves.
-    """
+    """The files of one data set, both splits: which bytes they are, and who may use them how."""
 
     holds: str
     terms: str
@@ -62,7 +60,6 @@ class PublishedSet:
 SOURCES: dict[str, Source] = {}
 # Those whose sizes are known before any file is read.
 SETS: dict[str, DataSet] = {}
-PUBLISHED: dict[str, PublishedSet] = {}
 # Of those that read files, what their folder holds.
 HOLDS: dict[str, str] = {}
 # Those whose pictures come in any size, and are brought to one while they are read.
@@ -85,14 +82,12 @@ def file_set(
     holds: str,
     sizes: Sizes | None = None,
     *,
-    published: PublishedSet | None = None,
     any_size: bool = False,
 ) -> Callable[[Reader], Reader]:
     """Enter a reader of files, called as (root, split).
 
     holds: what its folder holds, for sentences.
     sizes: those of `DataSet`, where they are known.
-    published: where its files are fetched from; None where they are not.
     any_size: whether its pictures come in any size, so that the reader takes `size`.
     """
 
@@ -101,8 +96,6 @@ def file_set(
         SOURCES[name] = in_folder(name, read)
         if sizes is not None:
             SETS[name] = DataSet(*sizes)
-        if published is not None:
-            PUBLISHED[name] = published
         if any_size:
             PICTURES[name] = read
         return read
@@ -129,14 +122,31 @@ def in_folder(name: str, read: Callable[..., Images]) -> Source:
     return source
 
 
-def files_at(
-    folder: str, mirrors: tuple[str, ...], *files: tuple[str, int, str]
-) -> tuple[RemoteFile, ...]:
-    """Files (name, size, SHA-256) that lie in one folder here and in one on each mirror."""
-    return tuple(
-        RemoteFile(f"{folder}{name}", size, sha256, tuple(f"{mirror}{name}" for mirror in mirrors))
-        for name, size, sha256 in files
-    )
+def _published() -> dict[str, PublishedSet]:
+    """Read published.toml."""
+    table = resources.files("torchcaps.data").joinpath("published.toml").read_text("utf-8")
+    return {
+        name: PublishedSet(
+            each["holds"],
+            each["terms"],
+            each["home"],
+            tuple(
+                RemoteFile(
+                    f"{each['folder']}{file['name']}",
+                    file["size"],
+                    file["sha256"],
+                    tuple(f"{mirror}{file['name']}" for mirror in each["mirrors"]),
+                    file.get("unpack"),
+                )
+                for file in each["files"]
+            ),
+        )
+        for name, each in tomllib.loads(table).items()
+    }
+
+
+# Those whose files can be fetched.
+PUBLISHED = _published()
 
 
 def data_set(name: str) -> DataSet:

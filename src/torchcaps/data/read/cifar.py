@@ -19,7 +19,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.packed import tar_members, whole
 from torchcaps.data.read.plain_pickle import read_pickle
-from torchcaps.data.registry import PublishedSet, file_set, files_at
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 Bytes = NDArray[np.uint8]
@@ -101,38 +101,9 @@ _HUNDRED = _Layout(
 
 
 _ARCHIVE = "its archive, as downloaded, or the folder unpacked from it"
-_TORONTO = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
-_PUBLISHED_TEN = PublishedSet(
-    "50,000 + 10,000 colour pictures of 10 things, 32 × 32",
-    "no licence is stated; the author asks to be cited",
-    "https://www.cs.toronto.edu/~kriz/cifar.html",
-    files_at(
-        "",
-        _TORONTO,
-        (
-            "cifar-10-binary.tar.gz",
-            170_052_171,
-            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        ),
-    ),
-)
-_PUBLISHED_HUNDRED = PublishedSet(
-    "50,000 + 10,000 colour pictures of 100 things, 32 × 32",
-    "no licence is stated; the author asks to be cited",
-    "https://www.cs.toronto.edu/~kriz/cifar.html",
-    files_at(
-        "",
-        _TORONTO,
-        (
-            "cifar-100-binary.tar.gz",
-            168_513_733,
-            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-        ),
-    ),
-)
 
 
-@file_set("cifar10", _ARCHIVE, ((3, 32, 32), 10, 50_000), published=_PUBLISHED_TEN)
+@file_set("cifar10", _ARCHIVE, ((3, 32, 32), 10, 50_000))
 def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """CIFAR-10 out of its files, the folder above them, or one of its two archives.
 
@@ -146,7 +117,7 @@ def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Im
     return _read(_TEN, path_of("root", root), split)
 
 
-@file_set("cifar100", _ARCHIVE, ((3, 32, 32), 100, 50_000), published=_PUBLISHED_HUNDRED)
+@file_set("cifar100", _ARCHIVE, ((3, 32, 32), 100, 50_000))
 def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """CIFAR-100 with its hundred fine classes; root as in `cifar10`.
 

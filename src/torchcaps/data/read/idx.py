@@ -17,7 +17,7 @@ from torch import Tensor
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.packed import either, exactly, opened
-from torchcaps.data.registry import PublishedSet, file_set, files_at
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 # Larger than any data set in this format; a header beyond it is damaged, and is not believed.
@@ -78,41 +78,7 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
     return torch.frombuffer(values, dtype=torch.uint8).reshape(sizes)
 
 
-MNIST = PublishedSet(
-    "60,000 + 10,000 grey digits, 28 × 28",
-    "CC BY-SA 3.0, Yann LeCun and Corinna Cortes",
-    "http://yann.lecun.com/exdb/mnist/",
-    files_at(
-        "MNIST/raw/",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
-        (
-            "train-images-idx3-ubyte.gz",
-            9_912_422,
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        ),
-        (
-            "train-labels-idx1-ubyte.gz",
-            28_881,
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        ),
-        (
-            "t10k-images-idx3-ubyte.gz",
-            1_648_877,
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        ),
-        (
-            "t10k-labels-idx1-ubyte.gz",
-            4_542,
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        ),
-    ),
-)
-
-
-@file_set("mnist", FILES, ((1, 28, 28), 10, 60_000), published=MNIST)
+@file_set("mnist", FILES, ((1, 28, 28), 10, 60_000))
 def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """MNIST out of the folder that holds its four files, or MNIST/raw, as published.
 
@@ -126,41 +92,7 @@ def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Imag
     return _read("mnist", path_of("root", root), split, ("MNIST/raw", "mnist"), DIGITS)
 
 
-FASHION_MNIST = PublishedSet(
-    "60,000 + 10,000 grey clothes, 28 × 28",
-    "MIT licence, Zalando SE",
-    "https://github.com/zalandoresearch/fashion-mnist",
-    files_at(
-        "FashionMNIST/raw/",
-        (
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        ),
-        (
-            "train-images-idx3-ubyte.gz",
-            26_421_880,
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        ),
-        (
-            "train-labels-idx1-ubyte.gz",
-            29_515,
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        ),
-        (
-            "t10k-images-idx3-ubyte.gz",
-            4_422_102,
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        ),
-        (
-            "t10k-labels-idx1-ubyte.gz",
-            5_148,
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        ),
-    ),
-)
-
-
-@file_set("fashion-mnist", FILES, ((1, 28, 28), 10, 60_000), published=FASHION_MNIST)
+@file_set("fashion-mnist", FILES, ((1, 28, 28), 10, 60_000))
 def fashion_mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw.
 

@@ -27,7 +27,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.idx import DIGITS
 from torchcaps.data.read.packed import CHUNK, Readable, exactly, opened
-from torchcaps.data.registry import PublishedSet, RemoteFile, file_set, files_at
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 # Twice affNIST's test images, which are the largest array of the two sets.
@@ -265,28 +265,10 @@ class _Reader:
 
 
 SVHN_FILES = "train_32x32.mat and test_32x32.mat"
-SVHN = PublishedSet(
-    "73,257 + 26,032 colour photographs of digits, 32 × 32",
-    "for non-commercial use only",
-    "http://ufldl.stanford.edu/housenumbers/",
-    files_at(
-        "SVHN/",
-        ("http://ufldl.stanford.edu/housenumbers/",),
-        (
-            "train_32x32.mat",
-            182_040_794,
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-        ),
-        (
-            "test_32x32.mat",
-            64_275_384,
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-        ),
-    ),
-)
+AFFNIST_FILES = "test.mat or training_and_validation_batches"
 
 
-@file_set("svhn", SVHN_FILES, ((3, 32, 32), 10, 73_257), published=SVHN)
+@file_set("svhn", SVHN_FILES, ((3, 32, 32), 10, 73_257))
 def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """SVHN's cropped digits, out of the folder that holds train_32x32.mat and test_32x32.mat.
 
@@ -312,32 +294,7 @@ def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Image
     return ImageSet("svhn", torch.from_numpy(images.transpose(3, 2, 0, 1).copy()), labels, DIGITS)
 
 
-AFFNIST_FILES = "test.mat or training_and_validation_batches"
-_AFFNIST = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed"
-AFFNIST = PublishedSet(
-    "1,600,000 + 320,000 grey digits moved, turned and sheared, 40 × 40",
-    "no licence is stated; made from MNIST",
-    "https://www.cs.toronto.edu/~tijmen/affNIST/",
-    (
-        RemoteFile(
-            "affNIST/training_batches.zip",
-            608_848_875,
-            "b6aa79e6d659111ff4c704c241cc86b828e468a5d6f7a1c5b888e6a3af3b3963",
-            (f"{_AFFNIST}/training_batches.zip",),
-            unpack="affNIST/training_batches",
-        ),
-        RemoteFile(
-            "affNIST/test.mat.zip",
-            121_743_191,
-            "2cde38ec83ee2ebfd7b901f8be5a09efb17a1bda04771f9b4905751eb945c01a",
-            (f"{_AFFNIST}/test.mat.zip",),
-            unpack="affNIST",
-        ),
-    ),
-)
-
-
-@file_set("affnist", AFFNIST_FILES, ((1, 40, 40), 10, 1_600_000), published=AFFNIST)
+@file_set("affnist", AFFNIST_FILES, ((1, 40, 40), 10, 1_600_000))
 def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """affNIST out of the folder that holds test.mat or test_batches, and those for training.
 

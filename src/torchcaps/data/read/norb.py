@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.packed import either, exactly, opened
-from torchcaps.data.registry import PublishedSet, file_set, files_at
+from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
@@ -41,48 +41,7 @@ _FACTS = (
 )
 
 
-PUBLISHED = PublishedSet(
-    "24,300 + 24,300 pairs of grey photographs of toys, 96 × 96",
-    "for research; it may not be sold, and its authors ask to be cited",
-    "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
-    files_at(
-        "smallNORB/",
-        ("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",),
-        (
-            "smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat.gz",
-            131_896_188,
-            "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
-        ),
-        (
-            "smallnorb-5x46789x9x18x6x2x96x96-training-cat.mat.gz",
-            348,
-            "2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
-        ),
-        (
-            "smallnorb-5x46789x9x18x6x2x96x96-training-info.mat.gz",
-            71_052,
-            "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",
-        ),
-        (
-            "smallnorb-5x01235x9x18x6x2x96x96-testing-dat.mat.gz",
-            130_799_817,
-            "cf7104eed3e51174d2f65b66d1e5878b9da233b886f161b0d88f4510ba2c7474",
-        ),
-        (
-            "smallnorb-5x01235x9x18x6x2x96x96-testing-cat.mat.gz",
-            347,
-            "ecaf6d5bb8c3bc5eab9cf0258f6d2198dd474e016e374836fc097f2e5ff509ff",
-        ),
-        (
-            "smallnorb-5x01235x9x18x6x2x96x96-testing-info.mat.gz",
-            10_428,
-            "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
-        ),
-    ),
-)
-
-
-@file_set("smallnorb", "its -dat.mat, -cat.mat and -info.mat files", published=PUBLISHED)
+@file_set("smallnorb", "its -dat.mat, -cat.mat and -info.mat files")
 def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """smallNORB out of the folder that holds its six files, as published.
 
