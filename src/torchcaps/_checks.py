@@ -17,14 +17,24 @@ from torchcaps.errors import NOTHING, TorchcapsError, nearest, short
 DIVERGED = "did training diverge? A smaller learning rate usually mends it"
 
 
-def check_count(name: str, value: object, *, of: str = "", least: int = 1, so: str = "") -> None:
-    """Refuse what is no whole number, of Python or NumPy, or too small a one.
+def check_count(
+    name: str,
+    value: object,
+    *,
+    of: str = "",
+    least: int = 1,
+    most: float = sys.maxsize,
+    so: str = "",
+) -> None:
+    """Refuse what is no whole number, of Python or NumPy, or one outside of this range.
 
     >>> check_count("copies", 1, of="images")
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    is_number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_number or not is_between(least, value, most):
         what = f"a whole number of {of}" if of else "a whole number"
-        raise _refusal(name, f"{what} from {least}", f"as {short(value)}", so)
+        limit = f" to {most:,}" if most < sys.maxsize else ""
+        raise _refusal(name, f"{what} from {least}{limit}", f"as {short(value)}", so)
 
 
 def is_whole(value: object) -> bool:

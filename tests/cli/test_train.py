@@ -181,7 +181,7 @@ def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> No
         (["--data", "mnist"], "mnist needs root, the folder that holds its four files"),
         (
             ["--data", "mnist", "--root", "nowhere"],
-            "neither train-images-idx3-ubyte.gz nor train-images-idx3-ubyte is in nowhere;",
+            "train-images-idx3-ubyte or train-images-idx3-ubyte.gz is not in nowhere;",
         ),
         (["--recipe", "none.toml"], "there is no recipe at none.toml; a run folder holds a"),
     ],

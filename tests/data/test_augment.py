@@ -172,11 +172,11 @@ def test_what_is_not_pixels_is_that_of_the_images() -> None:
 
 def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
     assert text_of(lambda: augmented(noise(3), "shift")) == (
-        "augmentation 'shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
+        "augmentation='shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
         "flip-light, light, shift2, shift2-flip, turn20-flip."
     )
     assert text_of(lambda: augmented(noise(3), None)) == (
-        "augmentation None is unknown; known: affine, crop4-flip, flip-light, light, shift2, "
+        "augmentation=None is unknown; known: affine, crop4-flip, flip-light, light, shift2, "
         "shift2-flip, turn20-flip."
     )
 

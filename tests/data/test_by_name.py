@@ -54,7 +54,8 @@ def test_hold_out_leaves_no_part_empty(share: float) -> None:
 @pytest.mark.parametrize("share", [float("nan"), float("inf"), "0.1", None])
 def test_a_share_that_is_no_number_is_told(share) -> None:
     assert text_of(lambda: numbered(100).hold_out(share=share)) == (
-        f"share is how much of the images is held out, from 0 to 1, but came as {share!r}."
+        f"share must be a number from 0 to 1, but came as {share!r}; it is how much of the images "
+        f"is held out."
     )
 
 

@@ -8,9 +8,8 @@ import torch
 from error_text import text_of
 from torchcaps.data import ImageSet, some_of
 from torchcaps.data.make.affnist_style import AffnistStyle
-from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.make.expanded import Expanded
-from torchcaps.data.make.multi_mnist import MultiMnist
+from torchcaps.data.make.multi_mnist import DiverseMultiMnist, MultiMnist
 
 MAKERS = [Expanded, AffnistStyle, MultiMnist, DiverseMultiMnist]
 FRESH = [Expanded, AffnistStyle, DiverseMultiMnist]

@@ -3,7 +3,7 @@
 import torch
 
 from torchcaps.data import ImageSet, augmented
-from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.make.multi_mnist import DiverseMultiMnist
 from torchcaps.data.registry import data_set
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim

@@ -612,7 +612,7 @@ def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
 @pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), 1e10])
 def test_a_timeout_is_a_time(tmp_path, timeout):
     assert text_of(lambda: fetch_data("mnist", root=tmp_path, timeout=timeout)) == (
-        f"timeout must be a number of seconds above 0 and at most 86,400, got {timeout}."
+        f"timeout must be a number above 0 to 86400, but came as {timeout}; it is in seconds."
     )
 
 

@@ -335,11 +335,11 @@ def test_a_split_that_is_not_there_is_told(tmp_path: Path) -> None:
         ({"size": (1.5, 2)}, "each from 1 to 4096, got (1.5, 2)."),
         ({"size": (True, 2)}, "each from 1 to 4096, got (True, 2)."),
         ({"channels": 2}, "channels must be 1 or 3, got 2."),
-        ({"test_share": 0.0}, "test_share must lie between 0 and 1, got 0.0."),
-        ({"test_share": float("nan")}, "test_share must lie between 0 and 1, got nan."),
-        ({"test_share": "x"}, "test_share must lie between 0 and 1, got 'x'."),
-        ({"test_share": None}, "test_share must lie between 0 and 1, got None."),
-        ({"test_share": [0.5]}, "test_share must lie between 0 and 1, got [0.5]."),
+        ({"test_share": 0.0}, "above 0 and below 1, but came as 0.0."),
+        ({"test_share": float("nan")}, "above 0 and below 1, but came as nan."),
+        ({"test_share": "x"}, "test_share must be a number above 0 and below 1, but came as 'x'."),
+        ({"test_share": None}, "above 0 and below 1, but came as None."),
+        ({"test_share": [0.5]}, "above 0 and below 1, but came as [0.5]."),
     ],
 )
 def test_a_bad_option_is_told(tmp_path: Path, options: dict, words: str) -> None:

@@ -52,5 +52,5 @@ def test_what_cannot_be_folded_is_told() -> None:
         "or add groups."
     )
     assert text_of(lambda: folds(few, 1)) == (
-        "there must be two folds or more, but count came as 1."
+        "count must be a whole number of folds from 2, but came as 1."
     )

@@ -182,11 +182,11 @@ def test_labels_where_images_belong_are_told(tmp_path: Path) -> None:
 def test_a_missing_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
     root = tmp_path / "nowhere"
     assert text_of(lambda: mnist(root, "test")) == (
-        f"neither t10k-images-idx3-ubyte.gz nor t10k-images-idx3-ubyte is in {root}; point to the "
+        f"t10k-images-idx3-ubyte or t10k-images-idx3-ubyte.gz is not in {root}; point to the "
         f"folder that holds the four files of MNIST."
     )
     (folder(tmp_path) / "t10k-labels-idx1-ubyte").unlink()
-    assert "t10k-labels-idx1-ubyte.gz nor" in text_of(lambda: mnist(tmp_path, "test"))
+    assert "t10k-labels-idx1-ubyte.gz is not in" in text_of(lambda: mnist(tmp_path, "test"))
 
 
 def test_files_are_found_where_others_lay_them(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_images_and_labels_of_two_copies_are_not_mixed(tmp_path: Path) -> None:
     raw.mkdir(parents=True)
     (folder(raw) / "train-images-idx3-ubyte").rename(tmp_path / "train-images-idx3-ubyte")
     assert text_of(lambda: mnist(tmp_path, "train")) == (
-        f"neither train-labels-idx1-ubyte.gz nor train-labels-idx1-ubyte is in {tmp_path}; point "
+        f"train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz is not in {tmp_path}; point "
         f"to the folder that holds the four files of MNIST."
     )
 
@@ -213,7 +213,7 @@ def test_fashion_mnist_has_its_own_name_classes_and_folder(tmp_path: Path) -> No
     assert found.name == "fashion-mnist"
     assert [found.class_names[label] for label in found.labels] == ["Sneaker", "T-shirt/top"]
     assert text_of(lambda: load("mnist", root=tmp_path)) == (
-        f"neither train-images-idx3-ubyte.gz nor train-images-idx3-ubyte is in {tmp_path}; point "
+        f"train-images-idx3-ubyte or train-images-idx3-ubyte.gz is not in {tmp_path}; point "
         f"to the folder that holds the four files of MNIST."
     )
 

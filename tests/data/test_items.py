@@ -104,5 +104,5 @@ def test_what_is_no_number_of_an_image_is_told():
     with pytest.raises(IndexError, match="there are 20 images, and none has the number 20"):
         images[20]
     assert text_of(lambda: images.set_epoch(-1)) == (
-        "an epoch is a whole number from 0, but came as -1."
+        "epoch must be a whole number from 0, but came as -1."
     )

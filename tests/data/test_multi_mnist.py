@@ -107,7 +107,7 @@ def test_bad_knobs_and_a_single_class_are_told() -> None:
         "overlay='mix' is unknown; did you mean 'max'? known: clip, max."
     )
     assert text_of(lambda: MultiMnist(blocks(30), shift=-1)) == (
-        "shift must be 0 pixels or more, but came as -1."
+        "shift must be a whole number of pixels from 0, but came as -1."
     )
     assert text_of(lambda: MultiMnist(blocks(1))) == (
         "blocks has images of one class only, so no image finds a partner of another; take more "

@@ -70,7 +70,7 @@ def test_a_missing_file_is_told(tmp_path: Path, kind: str) -> None:
     name = f"{TRAIN}-{kind}.mat"
     (folder(tmp_path) / name).unlink()
     assert text_of(lambda: smallnorb(tmp_path, "train")) == (
-        f"neither {name}.gz nor {name} is in {tmp_path}; point to the folder that holds the "
+        f"{name} or {name}.gz is not in {tmp_path}; point to the folder that holds the "
         f"-dat.mat, -cat.mat and -info.mat files of smallNORB."
     )
 
@@ -121,9 +121,13 @@ GOOD = FILES["dat"]
             "gives image 1 the elevation 9, where 0 to 8 in steps of 1 are known; it is damaged: "
             "fetch it again.",
         ),
-        ("info", info((8, 3, 33, 5), (4, 0, 0, 0)), "the azimuth 33, where 0 to 34 in steps of 2"),
-        ("info", info((8, 3, 34, 6), (4, 0, 0, 0)), "the lighting 6, where 0 to 5"),
-        ("info", info((10, 3, 34, 5), (4, 0, 0, 0)), "the instance 10, where 0 to 9"),
+        (
+            "info",
+            info((8, 3, 33, 5), (4, 0, 0, 0)),
+            "azimuth from 0 to 34 in steps of 2, but image 0 has 33;",
+        ),
+        ("info", info((8, 3, 34, 6), (4, 0, 0, 0)), "lighting from 0 to 5, but image 0 has 6;"),
+        ("info", info((10, 3, 34, 5), (4, 0, 0, 0)), "instance from 0 to 9, but image 0 has 10;"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])

@@ -68,7 +68,7 @@ def test_images_of_two_objects_are_sampled_evenly() -> None:
 def test_no_image_is_no_sample() -> None:
     for count in (0, -1, 1.5):
         assert text_of(lambda count=count: sample_of(sorted_set(2), count)) == (
-            f"a sample is a whole number of images from 1, but {count} were asked for."
+            f"count must be a whole number of images from 1, but came as {count}."
         )
 
 

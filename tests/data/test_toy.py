@@ -47,5 +47,5 @@ def test_the_networks_of_the_figure_take_points_by_kernels_of_one(name):
 
 def test_fewer_points_than_classes_are_refused():
     assert text_of(lambda: toy_2d("train", 2)) == (
-        "n must be at least 3, a point a class, but came as 2."
+        "n must be a whole number of points from 3, but came as 2; each class needs one."
     )

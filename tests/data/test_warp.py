@@ -166,5 +166,5 @@ def test_maps_are_found_again_in_the_moments_of_a_smooth_spot(
 
 def test_maps_of_another_number_of_images_are_told() -> None:
     assert text_of(lambda: warp(torch.zeros(2, 1, 3, 3), torch.zeros(3, 2, 3))) == (
-        "2 images need maps [2, 2, 3], one an image, but they came with shape [3, 2, 3]."
+        "maps must be [2, 2, 3], but came with shape [3, 2, 3]; every image needs one."
     )

@@ -6,9 +6,8 @@ from torchcaps.data.check import check_images
 from torchcaps.data.folds import folds
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.make.affnist_style import AffineRanges, AffnistStyle
-from torchcaps.data.make.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.make.expanded import Expanded
-from torchcaps.data.make.multi_mnist import MultiMnist
+from torchcaps.data.make.multi_mnist import DiverseMultiMnist, MultiMnist
 from torchcaps.data.make.part_shapes import OBJECTS, CanonicalPart, part_masks
 from torchcaps.data.make.part_whole import PartWholeSpec, part_whole
 from torchcaps.data.make.sign import SignSet, sign_set

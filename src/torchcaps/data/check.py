@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from torchcaps.data.batch import Images
+from torchcaps.data.sample import shows
 
 # Images looked at together.
 BLOCK = 512
@@ -159,14 +160,12 @@ def _look(images: Images, n_classes: int) -> _Seen:
     squares = torch.zeros_like(total)
     for start in range(0, len(images), BLOCK):
         pixels, labels, _ = images.batch(slice(start, min(start + BLOCK, len(images))))
-        pixels, labels = pixels.cpu().contiguous(), labels.cpu()
+        pixels = pixels.cpu().contiguous()
         for image in pixels.numpy():
             each = begin.copy()
             each.update(image.data)
             prints.append(each.digest())
-        shown = torch.zeros(len(labels), n_classes, dtype=torch.bool)
-        shown.scatter_(1, labels.reshape(len(labels), -1), True)
-        answers.append(shown.numpy())
+        answers.append(shows(labels, n_classes).numpy())
         low, high = pixels.flatten(1).aminmax(dim=1)
         lowest, highest = min(lowest, float(low.min())), max(highest, float(high.max()))
         # One pixel has one value.

@@ -1,13 +1,12 @@
 """Folds: every image is tested once, by a network that has not seen it or any of its group."""
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.parting import part_by_groups
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 
 
 def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[ImageSet, ImageSet]]:
@@ -23,8 +22,7 @@ def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[Imag
     >>> for at, pair in enumerate(folds(images, 5)):  # doctest: +SKIP
     ...     fit(recipe, f"fold-{at}", own=pair)
     """
-    if not isinstance(count, Integral) or count < 2:
-        raise TorchcapsError(f"there must be two folds or more, but count came as {short(count)}.")
+    check_count("count", count, of="folds", least=2)
     labels = images.labels.cpu()
     if images.groups is None:
         fold_of, kind = _by_class(labels, count, seed), "image"

@@ -1,15 +1,14 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_number
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.groups import named_groups
 from torchcaps.data.items import Items
@@ -217,10 +216,7 @@ def hold_out_of(images: Images, *, share: float, seed: int) -> tuple[Tensor, Ten
 
 def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """The indices of `count` images, parted at random: (the rest, a share)."""
-    if not isinstance(share, Real) or not math.isfinite(share):
-        raise TorchcapsError(
-            f"share is how much of the images is held out, from 0 to 1, but came as {short(share)}."
-        )
+    check_number("share", share, most=1, so="it is how much of the images is held out")
     held = round(share * count)
     if not 0 < held < count:
         raise TorchcapsError(

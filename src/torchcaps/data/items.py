@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from torchcaps._checks import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.errors import TorchcapsError, short
 
@@ -38,8 +39,7 @@ class Items(Dataset[Item], ABC):
     def set_epoch(self, epoch: int) -> None:
         """Give the images of another epoch, before its DataLoader is iterated. Workers that persist
         from epoch to epoch do not hear of it."""
-        if type(epoch) is not int or epoch < 0:
-            raise TorchcapsError(f"an epoch is a whole number from 0, but came as {short(epoch)}.")
+        check_count("epoch", epoch, least=0)
         object.__setattr__(self, "_epoch", epoch)
 
     def __getitem__(self, index: int) -> Item:

@@ -4,13 +4,12 @@ Folders and files are often sorted by class, so the first images of a set show o
 """
 
 from collections.abc import Mapping
-from numbers import Integral
 
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_count
 from torchcaps.data.batch import Images
-from torchcaps.errors import TorchcapsError, short
 
 # Longer lists of classes are shortened to the range of their counts.
 LISTED = 20
@@ -31,10 +30,7 @@ def sample_of(images: Images, count: int, *, seed: int = 0) -> Tensor:
     >>> few = tc.data.sample_of(test, 200)
     >>> batch = test.batch(few)
     """
-    if not isinstance(count, Integral) or count < 1:
-        raise TorchcapsError(
-            f"a sample is a whole number of images from 1, but {short(count)} were asked for."
-        )
+    check_count("count", count, of="images")
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     labels = getattr(images, "labels", None)
     if count >= len(images) or not isinstance(labels, Tensor) or labels.ndim != 1:
@@ -59,9 +55,14 @@ def _shares(there: Tensor, count: int) -> Tensor:
 
 def classes_shown(labels: Tensor, class_names: tuple[str, ...]) -> dict[str, int]:
     """How many images show each class, of labels [b] or, with m objects an image, [b, m]."""
-    shown = torch.zeros(len(labels), len(class_names), dtype=torch.int64)
-    shown.scatter_(1, labels.cpu().reshape(len(labels), -1), 1)
-    return dict(zip(class_names, shown.sum(0).tolist(), strict=True))
+    shown = shows(labels, len(class_names)).sum(0)
+    return dict(zip(class_names, shown.tolist(), strict=True))
+
+
+def shows(labels: Tensor, n_classes: int) -> Tensor:
+    """Say which classes each image shows, bool [b, classes], of labels as in `classes_shown`."""
+    shown = torch.zeros(len(labels), n_classes, dtype=torch.bool)
+    return shown.scatter_(1, labels.cpu().reshape(len(labels), -1), True)
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:

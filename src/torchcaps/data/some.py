@@ -2,45 +2,33 @@
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch, Images, JudgedBy
+from torchcaps.data.batch import Batch, Images
 from torchcaps.data.image_set import ImageSet, hold_out_of
-from torchcaps.data.items import Items
 from torchcaps.data.make.derived_images import DerivedImages
-from torchcaps.data.make.pairs import Pairs
+from torchcaps.data.make.multi_mnist import Pairs
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.sample import sample_of
-from torchcaps.data.shown.changed_images import ChangedImages
+from torchcaps.data.shown.changed_images import OtherImages
 from torchcaps.data.shown.crop import Cropped
 from torchcaps.errors import TorchcapsError
 
 
 @dataclass(frozen=True)
-class Some(Items):
+class Some(OtherImages):
     """Images `index` of a set, in this order. Made with `some_of`."""
 
-    images: Images
     index: Tensor  # int64 [n]
 
-    @property
-    def name(self) -> str:
-        return self.images.name
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return self.images.class_names
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        return self.images.image_shape
-
-    @property
-    def judged_by(self) -> JudgedBy:
-        return self.images.judged_by
+    def _told(self, what: str) -> Any:
+        whole = super()._told(what)
+        if isinstance(whole, tuple):
+            return tuple(whole[at] for at in self.index.tolist())
+        return None if whole is None else whole[self.index.to(whole.device)]
 
     @property
     def truth(self) -> PartTruth | None:
@@ -48,35 +36,17 @@ class Some(Items):
         whole: PartTruth | None = getattr(self.images, "truth", None)
         return None if whole is None else whole[self.index.cpu()]
 
-    @property
-    def labels(self) -> Tensor | None:
-        """Those of the images, where they lie in memory."""
-        labels: Tensor | None = getattr(self.images, "labels", None)
-        return None if labels is None else labels[self.index]
-
-    @property
-    def files(self) -> tuple[str, ...] | None:
-        """Where each image was read from, of sets that are a file an image."""
-        files: tuple[str, ...] | None = getattr(self.images, "files", None)
-        return None if files is None else tuple(files[at] for at in self.index.tolist())
-
-    @property
-    def groups(self) -> tuple[str, ...] | None:
-        """The name of each image's group, where the set has groups."""
-        groups: tuple[str, ...] | None = getattr(self.images, "groups", None)
-        return None if groups is None else tuple(groups[at] for at in self.index.tolist())
-
     def __len__(self) -> int:
         return len(self.index)
 
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """They keep the numbers that they have in the whole set, so an image that is drawn anew in
-        every epoch is drawn as it would be there."""
+        """Make images by their numbers in the whole set: one that is drawn anew in every epoch is
+        drawn as it would be there."""
         chosen = index if isinstance(index, slice) else index.to(self.index.device)
         return self.images.batch(self.index[chosen], epoch)
 
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """Parted by number, so of images that have nothing in common; or refused."""
+        """Part by number, where images have nothing in common; refuse where they may have."""
         if not can_be_parted(self):
             raise TorchcapsError(
                 f"images of {self.name} are made of the same or belong together, and some of them "
@@ -96,10 +66,10 @@ class Some(Items):
 
 
 def can_be_parted(images: Images) -> bool:
-    """Whether `hold_out` parts these images, or refuses because they were chosen out of a set that
-    alone knows which of its images have something in common."""
+    """Say whether `hold_out` parts these images. It refuses images chosen out of a set that alone
+    knows which of its images have something in common."""
     chosen = False
-    while isinstance(images, Some | ChangedImages):
+    while isinstance(images, OtherImages):
         chosen = chosen or isinstance(images, Some)
         images = images.images
     apart = isinstance(images, ImageSet) or (
@@ -109,7 +79,7 @@ def can_be_parted(images: Images) -> bool:
 
 
 def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
-    """`count` images of a set as a set of their own, drawn as `sample_of` draws them: every class
+    """Draw `count` images of a set as a set of their own, as `sample_of` draws them: every class
     keeps its share.
 
     Arguments:
@@ -129,8 +99,8 @@ def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
 
 
 def anywhere(images: Images, seed: int) -> Images:
-    """Windows drawn by a seed, of images of which `windows` shows the middle, or some of them; any
-    others as they are."""
+    """Draw windows by a seed where `windows` shows the middle of images, or of some of them; leave
+    any others as they are."""
     if isinstance(images, Some):
         return replace(images, images=anywhere(images.images, seed))
     return replace(images, seed=seed) if isinstance(images, Cropped) else images

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._checks import check_shape
 
 
 def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,11 +57,7 @@ def warp(images: Tensor, maps: Tensor, size: tuple[int, int] | None = None) -> T
               [4., 2.]]]])
     """
     count, channels, height, width = images.shape
-    if maps.shape != (count, 2, 3):
-        raise TorchcapsError(
-            f"{count} images need maps [{count}, 2, 3], one an image, but they came with shape "
-            f"{list(maps.shape)}."
-        )
+    check_shape("maps", maps, (count, 2, 3), "every image needs one")
     tall, wide = size or (height, width)
     maps = maps.to(images)
     a, b, c, d = maps[:, :, :2].reshape(count, 4).unbind(-1)

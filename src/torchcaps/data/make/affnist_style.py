@@ -29,14 +29,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps._checks import check_count
+from torchcaps._checks import check_choice, check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.draws import uniform
 from torchcaps.data.make.derived_images import DerivedImages
 from torchcaps.data.read.idx import OF_MNIST, mnist
 from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import linear_maps, warp
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError, short
 
 
 class AffineRanges(NamedTuple):
@@ -69,11 +69,9 @@ class AffnistStyle(DerivedImages):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.ranges, str) and self.ranges not in RANGES:
-            raise TorchcapsError(
-                f"ranges={short(self.ranges)} is unknown; {nearest(self.ranges, RANGES)}."
-            )
-        if not isinstance(self.ranges, str):
+        if isinstance(self.ranges, str):
+            check_choice("ranges", self.ranges, RANGES)
+        else:
             _check_ranges(self.ranges)
         check_count("side", self.side, of="pixels")
 

@@ -13,14 +13,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from torchcaps._checks import check_count
+from torchcaps._checks import check_choice, check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.draws import integers
 from torchcaps.data.make.derived_images import DerivedImages
 from torchcaps.data.read.idx import OF_MNIST, mnist
 from torchcaps.data.registry import Root, Split, file_set
 from torchcaps.data.warp import place
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 
 Placement = Literal["random", "centred"]
 
@@ -38,11 +38,7 @@ class Expanded(DerivedImages):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.placement not in get_args(Placement):
-            raise TorchcapsError(
-                f"placement={short(self.placement)} is unknown; "
-                f"{nearest(self.placement, get_args(Placement))}."
-            )
+        check_choice("placement", self.placement, get_args(Placement))
         check_count("side", self.side, of="pixels")
         _, height, width = self.base.image_shape
         if self.side < max(height, width):

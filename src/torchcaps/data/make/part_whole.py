@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice, check_count, check_number
 from torchcaps.data.draws import normal, uniform
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.make.part_shapes import (
@@ -30,7 +31,7 @@ from torchcaps.data.make.part_shapes import (
 from torchcaps.data.part_truth import PART_NAMES, PartTruth
 from torchcaps.data.registry import made_set
 from torchcaps.data.warp import cos_sin
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 
 Split = Literal["train", "validation", "test"]
 
@@ -78,26 +79,16 @@ class PartWholeSpec:
 
     def __post_init__(self) -> None:
         for knob, low, high in (("size", 16, 1024), ("n_classes", 2, 10), ("parts", 2, 4)):
-            value = getattr(self, knob)
-            if not (isinstance(value, int) and low <= value <= high):
-                raise TorchcapsError(
-                    f"{knob} must be a whole number from {low} to {high}, got {short(value)}."
-                )
+            check_count(knob, getattr(self, knob), least=low, most=high)
         _ordered("clutter", self.clutter, 0, 32)
         if not all(isinstance(count, int) for count in self.clutter):
             raise TorchcapsError(f"clutter must be two whole numbers, got {self.clutter}.")
         _ordered("scale", self.scale, 0.1, 2)
-        _between("occlusion", self.occlusion, 1, "a share of the images")
-        _between("rotation", self.rotation, math.pi, "radians either way")
-        _between("shift", self.shift, 0.5, "a share of the image's width")
-        _between("jitter", self.jitter, 0.5, "a share of the whole's size")
-        _between("noise", self.noise, 1, "white is 1")
-
-
-def _between(knob: str, value: float, high: float, meaning: str) -> None:
-    # Written so that nan is refused too.
-    if not 0 <= value <= high:
-        raise TorchcapsError(f"{knob} must be from 0 to {high:.4g} ({meaning}), got {value}.")
+        check_number("occlusion", self.occlusion, most=1, so="it is a share of the images")
+        check_number("rotation", self.rotation, most=math.pi, so="it is radians either way")
+        check_number("shift", self.shift, most=0.5, so="it is a share of the image's width")
+        check_number("jitter", self.jitter, most=0.5, so="it is a share of the whole's size")
+        check_number("noise", self.noise, most=1, so="white is 1")
 
 
 def _ordered(knob: str, pair: tuple[float, float], low: float, high: float) -> None:
@@ -134,13 +125,9 @@ def part_whole(
     """
     spec = spec or PartWholeSpec()
     chunk = max(1, _CHUNK_PIXELS // spec.size**2) if chunk is None else chunk
-    if split not in get_args(Split):
-        raise TorchcapsError(
-            f"split must be one of {', '.join(get_args(Split))}, got {short(split)}."
-        )
+    check_choice("split", split, get_args(Split))
     for name, value, least in (("n", n, 1), ("start", start, 0), ("chunk", chunk, 1)):
-        if value < least:
-            raise TorchcapsError(f"{name} must be at least {least}, got {value}.")
+        check_count(name, value, least=least)
     draws = _Draws(seed, get_args(Split).index(split))
     pieces = [
         _scene(draws, torch.arange(first, min(first + chunk, start + n), device=device), spec)

@@ -17,12 +17,13 @@ from typing import Literal, Self, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import uniform
 from torchcaps.data.image_set import hold_out
 from torchcaps.data.items import Items
 from torchcaps.data.registry import made_set
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 
 Distribution = Literal["grid", "between", "uniform"]
 
@@ -88,11 +89,7 @@ def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int 
     >>> len(sign_set(n=100))
     100
     """
-    if distribution not in get_args(Distribution):
-        raise TorchcapsError(
-            f"distribution={short(distribution)} is unknown; "
-            f"{nearest(distribution, get_args(Distribution))}."
-        )
+    check_choice("distribution", distribution, get_args(Distribution))
     if n < 2 or n % 2:
         raise TorchcapsError(
             f"n={n} numbers cannot be half negative and half positive; n must be even, from 2 on."

@@ -14,10 +14,10 @@ from typing import Literal
 
 import torch
 
+from torchcaps._checks import check_count
 from torchcaps.data.draws import normal
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.registry import made_set
-from torchcaps.errors import TorchcapsError
 
 N_CLASSES = 3
 # How far the centres lie from the middle of the square; with the deviation of a cloud's points, of
@@ -38,8 +38,7 @@ def toy_2d(split: Literal["train", "test"], n: int = 10_000, *, seed: int = 0) -
     >>> toy_2d("test", 6).labels
     tensor([0, 1, 2, 0, 1, 2])
     """
-    if n < N_CLASSES:
-        raise TorchcapsError(f"n must be at least {N_CLASSES}, a point a class, but came as {n}.")
+    check_count("n", n, of="points", least=N_CLASSES, so="each class needs one")
     number = torch.arange(n)
     labels = number % N_CLASSES
     angle = torch.tensor([math.tau * k / N_CLASSES for k in range(N_CLASSES)])[labels]

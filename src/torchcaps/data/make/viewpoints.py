@@ -13,10 +13,11 @@ from typing import Literal, get_args
 
 import torch
 
+from torchcaps._checks import check_choice
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.norb import smallnorb
 from torchcaps.data.registry import Root, Split, file_set
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 
 Angle = Literal["azimuth", "elevation"]
 Kind = Literal["familiar", "novel"]
@@ -34,11 +35,8 @@ def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
 
     >>> viewpoints(smallnorb("data", "test"), "azimuth", "novel")  # doctest: +SKIP
     """
-    for argument, value, choices in (("angle", angle, Angle), ("kind", kind, Kind)):
-        if value not in get_args(choices):
-            raise TorchcapsError(
-                f"{argument}={short(value)} is unknown; {nearest(value, get_args(choices))}."
-            )
+    check_choice("angle", angle, get_args(Angle))
+    check_choice("kind", kind, get_args(Kind))
     if angle not in images.facts:
         raise TorchcapsError(
             f"a split by viewpoints needs the {angle} of every image, but the facts of "

@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 
 from filelock import FileLock
 
+from torchcaps._checks import check_number
 from torchcaps._paths import path_of
 from torchcaps.data.registry import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
@@ -72,10 +73,7 @@ def fetch_data(
         raise TorchcapsError(
             f"{name!r} is no data set that can be fetched; {nearest(name, PUBLISHED)}."
         )
-    if not 0 < timeout <= A_DAY:
-        raise TorchcapsError(
-            f"timeout must be a number of seconds above 0 and at most {A_DAY:,}, got {timeout}."
-        )
+    check_number("timeout", timeout, above=0, most=A_DAY, so="it is in seconds")
     try:
         return [
             _fetch(file, path_of("root", root), timeout, progress) for file in PUBLISHED[name].files

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.read.packed import either, exactly, opened
+from torchcaps.data.read.packed import exactly, file_in, opened, plain_or_gzipped, rest
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
@@ -69,12 +69,7 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
                 f"{path} claims to hold {' × '.join(map(str, sizes))} values; known files of "
                 f"this kind hold 1 to {most}: its header is damaged."
             )
-        values = exactly(file, count, path)
-        if file.read(1):
-            raise TorchcapsError(
-                f"{path} holds more than the {count} bytes that its header announces; it is "
-                f"damaged: fetch it again."
-            )
+        values = rest(file, count, path)
     return torch.frombuffer(values, dtype=torch.uint8).reshape(sizes)
 
 
@@ -112,9 +107,11 @@ def _read(
 ) -> ImageSet:
     stem = {"train": "train", "test": "t10k"}[split]
     holds = {"mnist": "the four files of MNIST", "fashion-mnist": "those of Fashion-MNIST"}[name]
-    pictures = either(root, f"{stem}-images-idx3-ubyte", folders=folders, holds=holds)
+    names = plain_or_gzipped(f"{stem}-images-idx3-ubyte")
+    pictures = file_in(root, names, folders=folders, holds=holds)
     # Images and labels of two copies are not mixed.
-    answers = either(pictures.parent, f"{stem}-labels-idx1-ubyte", holds=holds)
+    names = plain_or_gzipped(f"{stem}-labels-idx1-ubyte")
+    answers = file_in(pictures.parent, names, holds=holds)
     images, labels = read_idx(pictures, axes=3), read_idx(answers, axes=1)
     known = LABELS.get(zlib.crc32(labels.numpy().tobytes()))
     if known not in (None, name):

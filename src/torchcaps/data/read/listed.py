@@ -4,13 +4,13 @@ None of them is opened.
 """
 
 import warnings
-from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
+from torchcaps._checks import check_choice, check_number
 from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.parting import Files, drawn
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError, nearest
 
 SPLITS = ("train", "val", "test")
 TEST_SHARE = 0.2
@@ -43,15 +43,16 @@ def listed(
     groups: str | None = None,
 ) -> Listed:
     """What `image_folder` reads, by name."""
-    if not isinstance(test_share, Real) or not 0 < test_share < 1:
-        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
+    check_number("test_share", test_share, above=0, below=1)
     class_names, files, is_drawn = _files(root, split)
     name, whole, group_of = root.resolve().name, _whole(root), None
     if groups is not None:
         group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
         check_folders_apart(name, {} if is_drawn else group_of)
     if is_drawn:
-        of_files = group_of and [group_of[_below(root, path)] for path, _ in files]
+        of_files = None
+        if group_of is not None:
+            of_files = [group_of[_below(root, path)] for path, _ in files]
         files = drawn(name, class_names, files, of_files, test_share, seed, split)
     names = tuple(_below(root, path) for path, _ in files)
     named = None if group_of is None else tuple(group_of[each] for each in names)
@@ -65,8 +66,7 @@ def _below(root: Path, path: Path) -> str:
 def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
     """The classes, and every picture of the split with its class; or, where no folder says what is
     the test, all of them, of which it must be drawn."""
-    if split not in SPLITS:
-        raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
+    check_choice("split", split, SPLITS)
     if not root.is_dir():
         raise TorchcapsError(
             f"there is no folder {root}; point to the one that holds a folder of pictures for each "

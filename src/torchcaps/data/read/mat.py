@@ -26,7 +26,15 @@ from numpy.typing import NDArray
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.read.idx import DIGITS
-from torchcaps.data.read.packed import CHUNK, Readable, exactly, opened
+from torchcaps.data.read.packed import (
+    CHUNK,
+    Readable,
+    damaged,
+    exactly,
+    file_in,
+    known_numbers,
+    opened,
+)
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
@@ -51,18 +59,30 @@ class _Tag(NamedTuple):
     small: bytes | None
 
 
+class _Request:
+    """Names that are asked for, all names that were seen, and the arrays found."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.seen: list[str] = []
+        self.found: dict[str, NDArray[np.number]] = {}
+
+    def holds(self, name: str) -> bool:
+        self.seen.append(name.encode("unicode_escape").decode())
+        return name in self.names
+
+
 def read_mat(
     path: str | os.PathLike[str], requested: Sequence[str]
 ) -> dict[str, NDArray[np.number]]:
-    """Some numeric arrays of a MATLAB file, in the type that they are stored in.
+    """Read some numeric arrays of a MATLAB file, in the type that they are stored in.
 
     requested: names of variables, or of fields of a struct: `name.field`.
     """
     path = path_of("path", path)
-    found: dict[str, NDArray[np.number]] = {}
-    seen: list[str] = []
+    request = _Request(requested)
     with opened(path) as file:
-        order = _byte_order(bytes(file.read(128)), path)
+        order = _byte_order(file.read(128), path)
         size = os.fstat(file.fileno()).st_size
         while (start := file.tell()) < size:
             kind, count = struct.unpack(f"{order}II", exactly(file, 8, path))
@@ -72,40 +92,36 @@ def read_mat(
                     f"{path} has {size} bytes, but an element in it ends at byte {end}; it is cut "
                     f"short: fetch it again."
                 )
-            inflated = _Inflated(file, count, path)
-            source: Readable = inflated if kind == _COMPRESSED else file
-            if kind == _COMPRESSED:
+            inflated = _Inflated(file, count, path) if kind == _COMPRESSED else None
+            if inflated is not None:
                 kind, count = struct.unpack(f"{order}II", exactly(inflated, 8, path))
             if kind == _MATRIX:
-                reader = _Reader(source, count, order, path)
-                if reader.variable(requested, seen, found) and source is inflated:
+                reader = _Reader(inflated or file, count, order, path)
+                if reader.variable(request) and inflated is not None:
                     inflated.finish()
             # What nobody wants is passed over, packed as it is.
             file.seek(end)
-    missing = [name for name in requested if name not in found]
-    if missing:
-        held = ", ".join(seen[:12]) or "nothing"
+    if missing := [name for name in requested if name not in request.found]:
+        held = ", ".join(request.seen[:12]) or "nothing"
         raise TorchcapsError(
             f"{path} lacks {' and '.join(missing)}; it holds {held}: it is another file."
         )
-    return found
+    return request.found
 
 
-def _byte_order(header: bytes, path: Path) -> Literal["<", ">"]:
-    if header[124:128] == b"\x00\x02IM" or header.startswith(b"\x89HDF"):
+def _byte_order(header: bytes, path: Path) -> str:
+    mark = header[124:128]
+    if mark == b"\x00\x02IM" or header.startswith(b"\x89HDF"):
         raise TorchcapsError(
             f"{path} is a MATLAB 7.3 file, which is HDF5 inside; save it again with -v7."
         )
-    version = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}
-    order = version.get(header[124:128])
-    if order == "<":
-        return "<"
-    if order == ">":
-        return ">"
-    raise TorchcapsError(
-        f"{path} should have 00 01 49 4d, the mark of a MATLAB 5 file, at byte 124, but has "
-        f"{header[124:128].hex(' ') or 'nothing'}; it is another format, or damaged."
-    )
+    order = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}.get(mark)
+    if order is None:
+        raise TorchcapsError(
+            f"{path} should have 00 01 49 4d, the mark of a MATLAB 5 file, at byte 124, but has "
+            f"{mark.hex(' ') or 'nothing'}; it is another format, or damaged."
+        )
+    return order
 
 
 class _Inflated:
@@ -130,24 +146,24 @@ class _Inflated:
     def finish(self) -> None:
         """See that the stream ends here; its checksum is compared on the way."""
         if self.read(1) or not self.stream.eof:
-            raise TorchcapsError(
-                f"{self.path} holds an array of another size than its header announces; it is "
-                f"damaged: fetch it again."
-            )
+            raise damaged(self.path, "holds an array of another size than its header announces")
 
 
 class _Reader:
     """The elements inside one array, which has `left` bytes more."""
 
-    def __init__(self, source: Readable, left: int, order: Literal["<", ">"], path: Path) -> None:
+    def __init__(self, source: Readable, left: int, order: str, path: Path) -> None:
         self.source, self.left, self.order, self.path = source, left, order, path
 
-    def damaged(self, what: str) -> TorchcapsError:
-        return TorchcapsError(f"{self.path} has {what}; it is damaged: fetch it again.")
+    def wrong(self, what: str) -> TorchcapsError:
+        return damaged(self.path, f"has {what}")
+
+    def numbers_of(self, content: bytes, code: str) -> tuple[int, ...]:
+        return struct.unpack(f"{self.order}{len(content) // 4}{code}", content)
 
     def take(self, count: int) -> bytearray:
         if count > self.left:
-            raise self.damaged(f"an element of {count} bytes where only {self.left} are left")
+            raise self.wrong(f"an element of {count} bytes where only {self.left} are left")
         self.left -= count
         return exactly(self.source, count, self.path)
 
@@ -157,12 +173,10 @@ class _Reader:
 
     def tag(self) -> _Tag:
         head = bytes(self.take(8))
-        kind, count = struct.unpack(f"{self.order}II", head)
-        if kind >> 16 > 4:
-            raise self.damaged(f"an element of {kind >> 16} bytes that should fit into its tag")
-        if kind >> 16:
-            return _Tag(kind & 0xFFFF, kind >> 16, head[4 : 4 + (kind >> 16)])
-        return _Tag(kind, count, None)
+        kind, size = self.numbers_of(head, "I")
+        if (small := kind >> 16) > 4:
+            raise self.wrong(f"an element of {small} bytes that should fit into its tag")
+        return _Tag(kind & 0xFFFF, small, head[4 : 4 + small]) if small else _Tag(kind, size, None)
 
     def body(self, tag: _Tag) -> bytes | bytearray:
         if tag.small is not None:
@@ -172,77 +186,61 @@ class _Reader:
         self.skip(min(-tag.size % 8, self.left))
         return values
 
-    def short(self, kind: int, most: int, what: str) -> bytes:
-        """A short element of a stated type: flags, sizes or names."""
+    def short(self, kind: int, sizes: range, what: str) -> bytes:
+        """Read a short element of this type and one of these sizes: flags, sizes or names."""
         tag = self.tag()
-        if tag.kind != kind or tag.size > most:
-            raise self.damaged(
+        if tag.kind != kind or tag.size > sizes[-1]:
+            raise self.wrong(
                 f"an element of type {tag.kind} with {tag.size} bytes where {what} belong"
             )
-        return bytes(self.body(tag))
+        content = bytes(self.body(tag))
+        if len(content) not in sizes:
+            raise self.wrong(f"{what} of {len(content)} bytes")
+        return content
 
     def head(self) -> tuple[int, tuple[int, ...], str]:
-        """Flags and class, sizes, and name of an array."""
-        flags = self.short(_UINT32, 8, "flags")
-        if len(flags) != 8:
-            raise self.damaged(f"flags of {len(flags)} bytes")
-        sizes = self.short(_INT32, 4 * 8, "sizes")
-        if len(sizes) < 8 or len(sizes) % 4:
-            raise self.damaged(f"sizes of {len(sizes)} bytes")
-        name = self.short(_INT8, 256, "names")
-        (flag,) = struct.unpack(f"{self.order}I", flags[:4])
-        shape = struct.unpack(f"{self.order}{len(sizes) // 4}i", sizes)
-        return flag, shape, name.decode("latin-1")
+        """Read flags and class, sizes, and name of an array."""
+        flags = self.short(_UINT32, range(8, 9), "flags")
+        sizes = self.short(_INT32, range(8, 4 * 8 + 1, 4), "sizes")
+        name = self.short(_INT8, range(256 + 1), "names")
+        return self.numbers_of(flags, "I")[0], self.numbers_of(sizes, "i"), name.decode("latin-1")
 
-    def variable(
-        self, requested: Sequence[str], seen: list[str], found: dict[str, NDArray[np.number]]
-    ) -> bool:
+    def variable(self, request: _Request) -> bool:
         """Read a variable when it is requested, itself or a field of it."""
         flag, shape, name = self.head()
-        seen.append(name.encode("unicode_escape").decode())
-        if flag & 0xFF == _STRUCT and any(each.startswith(f"{name}.") for each in requested):
-            self.fields(name, shape, requested, seen, found)
-            return True
-        if name in requested:
-            found[name] = self.numbers(name, flag, shape)
-            return True
-        return False
+        is_asked = request.holds(name)
+        if flag & 0xFF == _STRUCT and any(each.startswith(f"{name}.") for each in request.names):
+            self.fields(name, shape, request)
+        elif is_asked:
+            request.found[name] = self.numbers(name, flag, shape)
+        else:
+            return False
+        return True
 
-    def fields(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        requested: Sequence[str],
-        seen: list[str],
-        found: dict[str, NDArray[np.number]],
-    ) -> None:
+    def fields(self, name: str, shape: tuple[int, ...], request: _Request) -> None:
         if self.left > MOST_BYTES:
-            raise self.damaged(f"a struct {name} of {self.left} bytes (at most {MOST_BYTES})")
+            raise self.wrong(f"a struct {name} of {self.left} bytes (at most {MOST_BYTES})")
         if math.prod(shape) != 1:
-            raise self.damaged(f"{' × '.join(map(str, shape))} structs {name} where one belongs")
-        length = self.short(_INT32, 4, "lengths of names")
-        (width,) = struct.unpack(f"{self.order}i", length) if len(length) == 4 else (0,)
-        names = self.short(_INT8, 64 * 64, "names of fields")
+            raise self.wrong(f"{_times(shape)} structs {name} where one belongs")
+        (width,) = self.numbers_of(self.short(_INT32, range(4, 5), "lengths of names"), "i")
+        names = self.short(_INT8, range(64 * 64 + 1), "names of fields")
         if not 0 < width <= 64 or len(names) % width:
-            raise self.damaged(f"names of fields of {width} letters in {len(names)} bytes")
+            raise self.wrong(f"names of fields of {width} letters in {len(names)} bytes")
         for at in range(0, len(names), width):
             field = names[at : at + width].split(b"\0")[0].decode("latin-1")
             full = f"{name}.{field}"
-            seen.append(full.encode("unicode_escape").decode())
             tag = self.tag()
             if tag.kind != _MATRIX or tag.small is not None:
-                raise self.damaged(
-                    f"an element of type {tag.kind} where the field {field!r} belongs"
-                )
-            if full not in requested:
+                raise self.wrong(f"an element of type {tag.kind} where the field {field!r} belongs")
+            if not request.holds(full):
                 self.skip(tag.size)
                 continue
             if tag.size > self.left:
-                raise self.damaged(f"a field {field!r} longer than its struct")
+                raise self.wrong(f"a field {field!r} longer than its struct")
             inner = _Reader(self.source, tag.size, self.order, self.path)
             self.left -= tag.size
             flag, sizes, _ = inner.head()
-            found[full] = inner.numbers(full, flag, sizes)
+            request.found[full] = inner.numbers(full, flag, sizes)
             inner.skip(inner.left)
 
     def numbers(self, name: str, flag: int, shape: tuple[int, ...]) -> NDArray[np.number]:
@@ -253,15 +251,19 @@ class _Reader:
             )
         tag = self.tag()
         if tag.kind not in _STORED:
-            raise self.damaged(f"values of the unknown type {tag.kind} in {name}")
+            raise self.wrong(f"values of the unknown type {tag.kind} in {name}")
         dtype = np.dtype(self.order + _STORED[tag.kind])
         claimed = math.prod(shape) * dtype.itemsize
         if min(shape) < 1 or claimed != tag.size or claimed > MOST_BYTES:
-            raise self.damaged(
-                f"{' × '.join(map(str, shape))} values of {dtype.itemsize} bytes in {name}, but "
-                f"{tag.size} bytes for them (at most {MOST_BYTES} are read)"
+            raise self.wrong(
+                f"{_times(shape)} values of {dtype.itemsize} bytes in {name}, but {tag.size} bytes "
+                f"for them (at most {MOST_BYTES} are read)"
             )
         return np.frombuffer(self.body(tag), dtype).reshape(shape, order="F")
+
+
+def _times(sizes: tuple[int | str, ...]) -> str:
+    return " × ".join(map(str, sizes))
 
 
 SVHN_FILES = "train_32x32.mat and test_32x32.mat"
@@ -281,16 +283,16 @@ def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Image
     >>> svhn("data", "test").image_shape  # doctest: +SKIP
     (3, 32, 32)
     """
-    path = _file(
+    path = file_in(
         path_of("root", root),
         (f"{split}_32x32.mat",),
-        ("SVHN", "svhn"),
-        SVHN_FILES,
+        folders=("SVHN", "svhn"),
+        holds=SVHN_FILES,
     )
     found = read_mat(path, ("X", "y"))
     # [row, column, channel, image], the row running fastest.
     images = _bytes_of(path, "X", found["X"], (32, 32, 3))
-    labels = _labels_of(path, "y", found["y"], range(1, 11)) % 10
+    labels = torch.from_numpy(known_numbers(path, "y", found["y"].reshape(-1), range(1, 11)) % 10)
     return ImageSet("svhn", torch.from_numpy(images.transpose(3, 2, 0, 1).copy()), labels, DIGITS)
 
 
@@ -311,11 +313,8 @@ def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Im
     """
     stems = {"train": ("training_and_validation", "training"), "test": ("test",)}[split]
     names = [name for stem in stems for name in (f"{stem}.mat", f"{stem}_batches/1.mat")]
-    path = _file(
-        path_of("root", root),
-        names,
-        ("affNIST", "affnist"),
-        AFFNIST_FILES,
+    path = file_in(
+        path_of("root", root), names, folders=("affNIST", "affnist"), holds=AFFNIST_FILES
     )
     paths = _batches(path.parent) if path.name == "1.mat" else [path]
     images, labels = zip(*map(_affnist_batch, paths), strict=True)
@@ -326,24 +325,15 @@ def _affnist_batch(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
     pixels, label = "affNISTdata.image", "affNISTdata.label_int"
     found = read_mat(path, (pixels, label))
     images = _bytes_of(path, pixels, found[pixels], (1600,))
+    labels = known_numbers(path, label, found[label].reshape(-1), range(10))
     return (
         torch.from_numpy(np.ascontiguousarray(images.T)).reshape(-1, 1, 40, 40),
-        _labels_of(path, label, found[label], range(10)),
-    )
-
-
-def _file(root: Path, names: Sequence[str], folders: Sequence[str], holds: str) -> Path:
-    for folder in (root, *(root / each for each in folders)):
-        for name in names:
-            if (folder / name).is_file():
-                return folder / name
-    raise TorchcapsError(
-        f"{' or '.join(names)} is not in {root}; point to the folder that holds {holds}."
+        torch.from_numpy(labels),
     )
 
 
 def _batches(folder: Path) -> list[Path]:
-    """1.mat, 2.mat and so on, in this order."""
+    """List 1.mat, 2.mat and so on, in this order."""
     numbers = sorted(int(path.stem) for path in folder.glob("*.mat") if path.stem.isdecimal())
     if numbers != list(range(1, len(numbers) + 1)):
         missing = min(set(range(1, numbers[-1])) - set(numbers), default=0)
@@ -357,22 +347,8 @@ def _bytes_of(
     path: Path, name: str, values: NDArray[np.number], shape: tuple[int, ...]
 ) -> NDArray[np.uint8]:
     if values.dtype != np.uint8 or values.shape[:-1] != shape:
-        expected = " × ".join(map(str, (*shape, "n")))
         raise TorchcapsError(
-            f"{path} should hold {name} as {expected} bytes, but has {values.dtype.name} of "
-            f"{' × '.join(map(str, values.shape))}; it is another file."
+            f"{path} should hold {name} as {_times((*shape, 'n'))} bytes, but has "
+            f"{values.dtype.name} of {_times(values.shape)}; it is another file."
         )
     return values.astype(np.uint8, copy=False)
-
-
-def _labels_of(path: Path, name: str, values: NDArray[np.number], known: range) -> torch.Tensor:
-    flat = values.reshape(-1)
-    # NaN is none of them either.
-    wrong = ~np.isin(flat, known)
-    if wrong.any():
-        at = int(wrong.argmax())
-        raise TorchcapsError(
-            f"{path} should hold {name} from {known[0]} to {known[-1]}, but image {at} has "
-            f"{flat[at]}; it is damaged or another file."
-        )
-    return torch.from_numpy(flat.astype(np.int64))

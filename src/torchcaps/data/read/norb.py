@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.read.packed import either, exactly, opened
+from torchcaps.data.read.packed import (
+    exactly,
+    file_in,
+    known_numbers,
+    opened,
+    plain_or_gzipped,
+    rest,
+)
 from torchcaps.data.registry import file_set
 from torchcaps.errors import TorchcapsError
 
@@ -57,32 +64,20 @@ def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> 
     """
     folders = ("smallNORB", "smallnorb")
     holds = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
-    pictures = either(
-        path_of("root", root), f"{STEMS[split]}-dat.mat", folders=folders, holds=holds
+    of_images, of_labels, of_facts = (
+        plain_or_gzipped(f"{STEMS[split]}-{kind}.mat") for kind in ("dat", "cat", "info")
     )
-    answers, info = (
-        either(pictures.parent, f"{STEMS[split]}-{kind}.mat", holds=holds)
-        for kind in ("cat", "info")
-    )
+    pictures = file_in(path_of("root", root), of_images, folders=folders, holds=holds)
+    answers = file_in(pictures.parent, of_labels, holds=holds)
+    info = file_in(pictures.parent, of_facts, holds=holds)
     images = torch.from_numpy(_matrix(pictures, _BYTES, (2, 96, 96)))
     labels = torch.from_numpy(_matrix(answers, _INTEGERS, ())).long()
-    facts = _facts(info, _matrix(info, _INTEGERS, (4,)))
+    steps = _matrix(info, _INTEGERS, (4,)).T
+    facts = {
+        name: torch.from_numpy(meaning(known_numbers(info, name, each, known)))
+        for (name, known, meaning), each in zip(_FACTS, steps, strict=True)
+    }
     return ImageSet("smallnorb", images, labels, CLASSES, facts=facts)
-
-
-def _facts(path: Path, written: NDArray[np.integer]) -> dict[str, torch.Tensor]:
-    found = {}
-    for column, (name, known, meaning) in enumerate(_FACTS):
-        steps = written[:, column]
-        wrong = ~np.isin(steps, known)
-        if wrong.any():
-            at = int(wrong.argmax())
-            raise TorchcapsError(
-                f"{path} gives image {at} the {name} {steps[at]}, where {known[0]} to {known[-1]} "
-                f"in steps of {known.step} are known; it is damaged: fetch it again."
-            )
-        found[name] = torch.from_numpy(meaning(steps.astype(np.int64)))
-    return found
 
 
 def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer]:
@@ -113,10 +108,5 @@ def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer
                 f"file, or damaged: fetch it again."
             )
         dtype = np.dtype(_STORED[mark])
-        content = exactly(file, values * dtype.itemsize, path)
-        if file.read(1):
-            raise TorchcapsError(
-                f"{path} holds more than the {values} values that its header announces; it is "
-                f"damaged: fetch it again."
-            )
+        content = rest(file, values * dtype.itemsize, path)
     return np.frombuffer(content, dtype).reshape(sizes[:axes])

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from torchcaps.errors import TorchcapsError
 
 CHUNK = 1 << 20
@@ -69,15 +72,49 @@ def whole(path: Path, *, most: int) -> bytearray:
         return exactly(file, size, path)
 
 
-def either(root: Path, name: str, *, folders: Sequence[str] = (), holds: str) -> Path:
-    """The file `name`, plain or gzipped, in root or else in one of these folders of it."""
+def rest(file: Readable, count: int, path: Path) -> bytearray:
+    """Read the next `count` bytes, which must be the last ones."""
+    values = exactly(file, count, path)
+    if file.read(1):
+        raise damaged(path, f"holds more than the {count} bytes that its header announces")
+    return values
+
+
+def damaged(path: Path, what: str) -> TorchcapsError:
+    """Say what is wrong with a file that cannot be the published one."""
+    return TorchcapsError(f"{path} {what}; it is damaged: fetch it again.")
+
+
+def file_in(root: Path, names: Sequence[str], *, folders: Sequence[str] = (), holds: str) -> Path:
+    """Find the first of these files that lies in root, or else in one of these folders of it."""
     for folder in (root, *(root / each for each in folders)):
-        for path in (folder / name, folder / f"{name}.gz"):
-            if path.is_file():
-                return path
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
     raise TorchcapsError(
-        f"neither {name}.gz nor {name} is in {root}; point to the folder that holds {holds}."
+        f"{' or '.join(names)} is not in {root}; point to the folder that holds {holds}."
     )
+
+
+def plain_or_gzipped(name: str) -> tuple[str, str]:
+    """Give both names that a file may have."""
+    return name, f"{name}.gz"
+
+
+def known_numbers(
+    path: Path, name: str, values: NDArray[np.number], known: range
+) -> NDArray[np.int64]:
+    """Take values for whole numbers of a range, one an image; refuse a file with any other."""
+    # NaN is none of them either.
+    wrong = ~np.isin(values, known)
+    if wrong.any():
+        at = int(wrong.argmax())
+        steps = f" in steps of {known.step}" if known.step > 1 else ""
+        raise TorchcapsError(
+            f"{path} should hold {name} from {known[0]} to {known[-1]}{steps}, but image {at} has "
+            f"{values[at]}; it is damaged or another file."
+        )
+    return values.astype(np.int64)
 
 
 def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[str, bytearray]:

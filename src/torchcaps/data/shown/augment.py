@@ -24,11 +24,11 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from torchcaps._checks import check_choice
 from torchcaps.data.batch import Images
 from torchcaps.data.draws import integers, uniform
 from torchcaps.data.shown.changed_images import ChangedImages
 from torchcaps.data.warp import linear_maps, place, warp
-from torchcaps.errors import TorchcapsError, nearest, short
 
 Augmentation = Callable[[Tensor, int, Tensor], Tensor]
 
@@ -126,15 +126,7 @@ class Augmented(ChangedImages):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        name = self.augmentation
-        if name not in AUGMENTATIONS:
-            raise TorchcapsError(
-                f"augmentation {short(name)} is unknown; {nearest(name, AUGMENTATIONS)}."
-            )
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        return self.images.image_shape
+        check_choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
         return AUGMENTATIONS[self.augmentation](pixels, self.seed, sample)

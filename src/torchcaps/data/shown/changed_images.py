@@ -1,8 +1,8 @@
-"""What changes images that others hold: one batch at a time, an image and its parts alike."""
+"""What looks at images that others hold: some of them, or all of them changed."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,18 +12,14 @@ from torchcaps.data.items import Items, digest_over, sample_numbers
 
 
 @dataclass(frozen=True)
-class ChangedImages(Items, ABC):
-    """Images of another set, changed when they are wanted; nothing is stored."""
+class OtherImages(Items, ABC):
+    """Images of another set, which knows all that is not told otherwise here."""
 
     images: Images
 
-    @property
-    @abstractmethod
-    def image_shape(self) -> tuple[int, int, int]: ...
-
-    @abstractmethod
-    def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
-        """Pixels [b, c, h, w] changed, those of sample numbers [b]."""
+    def _told(self, what: str) -> Any:
+        """Look up what is told of each image; None where the set does not tell it."""
+        return getattr(self.images, what, None)
 
     @property
     def name(self) -> str:
@@ -34,29 +30,45 @@ class ChangedImages(Items, ABC):
         return self.images.class_names
 
     @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return self.images.image_shape
+
+    @property
     def judged_by(self) -> JudgedBy:
         return self.images.judged_by
 
     @property
     def labels(self) -> Tensor | None:
-        """Those of the images, where they lie in memory."""
-        return getattr(self.images, "labels", None)
+        """The labels of images that lie in memory."""
+        labels: Tensor | None = self._told("labels")
+        return labels
 
     @property
     def files(self) -> tuple[str, ...] | None:
         """Where each image was read from, of sets that are a file an image."""
-        return getattr(self.images, "files", None)
+        files: tuple[str, ...] | None = self._told("files")
+        return files
 
     @property
     def groups(self) -> tuple[str, ...] | None:
         """The name of each image's group, where the set has groups."""
-        return getattr(self.images, "groups", None)
+        groups: tuple[str, ...] | None = self._told("groups")
+        return groups
 
     def __len__(self) -> int:
         return len(self.images)
 
+
+@dataclass(frozen=True)
+class ChangedImages(OtherImages, ABC):
+    """Images changed one batch at a time, when they are wanted; nothing is stored."""
+
+    @abstractmethod
+    def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
+        """Change pixels [b, c, h, w], those of sample numbers [b]."""
+
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """Changed alike: an image and its parts."""
+        """Change an image and its parts alike."""
         pixels, labels, parts = self.images.batch(index, epoch)
         sample = sample_numbers(index, len(self), epoch).to(pixels.device)
         if parts is None:
@@ -67,7 +79,7 @@ class ChangedImages(Items, ABC):
         return Batch(changed[:, 0], labels, changed[:, 1:])
 
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """Both are changed; for validation images as they are, hold out first."""
+        """Part the images, both changed; for validation images as they are, hold out first."""
         rest, held = self.images.hold_out(share=share, seed=seed)
         return replace(self, images=rest), replace(self, images=held)
 
