@@ -93,7 +93,7 @@ GOOD = FILES["dat"]
         ("dat", b"\x1e\x3d\x4c\x55" + GOOD[4:], "but begins with 1e 3d 4c 55;"),
         ("dat", GOOD[:6], "ends after 2 of the 4 bytes that its header announces; it is cut short"),
         ("dat", GOOD[:-1], f"ends after {2 * PAIR - 1} of the {2 * PAIR} bytes that its header"),
-        ("dat", GOOD + b"!", f"holds more than the {2 * PAIR} values that its header announces;"),
+        ("dat", GOOD + b"!", f"holds more than the {2 * PAIR} bytes that its header announces;"),
         ("dat", GOOD[:4] + words(3) + GOOD[8:], "should have 4 axes, but its header says 3;"),
         (
             "dat",
@@ -118,8 +118,7 @@ GOOD = FILES["dat"]
         (
             "info",
             info((8, 3, 34, 5), (4, 9, 0, 0)),
-            "gives image 1 the elevation 9, where 0 to 8 in steps of 1 are known; it is damaged: "
-            "fetch it again.",
+            "should hold elevation from 0 to 8, but image 1 has 9; it is damaged or another file.",
         ),
         (
             "info",

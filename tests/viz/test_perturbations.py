@@ -29,8 +29,8 @@ def test_a_step_more_than_drawings_is_refused():
     drawn = torch.rand(4, 2, 1, 5, 6)
     said = text_of(lambda: draw_perturbations(drawn[0, 0], drawn, steps=STEPS))
     assert said == (
-        "drawings must be [components, 3 steps, channels, height, width], but came as "
-        "[4, 2, 1, 5, 6]."
+        "drawn must be [components, 3, channels, height, width], but came with shape "
+        "[4, 2, 1, 5, 6]; the second axis is the steps."
     )
 
 

@@ -284,8 +284,8 @@ def test_a_name_is_text(name):
         ),
         (
             lambda: draw_parse_tree(TRACE, torch.rand(2, 1, 6, 5), index=1),
-            "draw_parse_tree shows one image [channels, height, width], but image came with shape "
-            "[2, 1, 6, 5]; of a batch give images[index], with the same index=1.",
+            "image must be [channels, height, width], but came with shape [2, 1, 6, 5]; of a batch "
+            "give images[index], with the same index=1.",
         ),
         (lambda: tree(2), "index must be one of the 2 images of the trace, counted from 0, but is"),
         (lambda: draw_backtracked(TRACE, index=-3), "index must be one of the 2 images"),

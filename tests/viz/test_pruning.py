@@ -31,7 +31,7 @@ def test_accuracy_and_entropy_by_sparsity():
     assert entropy.lines[0].get_xydata().tolist() == [[0, 3], [0.1, 2], [0.2, 1]]
     assert accuracy.lines[0].get_ydata().tolist() == [0.9, 0.9, 0.9]
     assert (entropy.get_xlabel(), accuracy.get_title(loc="left")) == ("sparsity", "accuracy")
-    with pytest.raises(TorchcapsError, match='against must be "epoch" or "sparsity", but is \'k\''):
+    with pytest.raises(TorchcapsError, match="against='k' is unknown; known: epoch, sparsity"):
         draw_pruning({"mine": rows(1.0)}, against="k")
 
 

@@ -31,11 +31,11 @@ OF_RUNS = 'draw_pruning draws metrics by the names of their runs, {"mine": run.m
         (lambda: draw_saliency(IMAGES, {"mine": MAPS.numpy()}), f"{OF_NETWORKS}ndarray."),
         (
             lambda: draw_saliency({"mine": MAPS}, IMAGES),
-            "draw_saliency draws images [k, c, h, w], but got dict.",
+            "images must be a tensor [k, c, h, w], but came as a dict.",
         ),
         (
             lambda: draw_saliency(IMAGES[0], {"mine": MAPS}),
-            "draw_saliency draws images [k, c, h, w], but they came with shape [1, 4, 4].",
+            "images must be [k, c, h, w], but came with shape [1, 4, 4].",
         ),
         (lambda: draw_pruning([{"epoch": 1, "entropy": 2.0}]), f"{OF_RUNS}list."),
         (lambda: draw_pruning({"mine": object()}), f"{OF_RUNS}object."),

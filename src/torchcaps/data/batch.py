@@ -49,11 +49,12 @@ class Images(Protocol):
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch: ...
 
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """(the rest, a random share): nothing an image is made of lies in both."""
+        """Part off a random share: (the rest, the share). Nothing an image is made of lies in
+        both."""
         ...
 
     def to(self, device: torch.device | str) -> Self: ...
 
     def digest(self) -> str:
-        """Twelve characters that change when any image or label does."""
+        """Return twelve characters that change when any image or label does."""
         ...

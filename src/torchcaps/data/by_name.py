@@ -28,7 +28,7 @@ def load(
     size: tuple[int, int] | None = None,
     groups: str | None = None,
 ) -> Images:
-    """A data set by its name. The test images are for the end; `hold_out` parts off some for
+    """Load a data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
 
     Arguments:
@@ -61,7 +61,7 @@ def load(
 
 
 def what_it_reads(name: str) -> str:
-    """The words about a set that is not fetched."""
+    """Say why a set is not fetched, and what it reads."""
     if name == "own":
         return "nothing to fetch: images that a Python program holds"
     if name not in HOLDS:
@@ -70,7 +70,7 @@ def what_it_reads(name: str) -> str:
 
 
 def why_no_source(name: str) -> str:
-    """The words about a name that is none of `SOURCES`: often it is the folder of the pictures."""
+    """Say why a name is none of `SOURCES`: often it is the folder of the pictures."""
     # Path.is_dir raises where a word is too long for a name of a file.
     if os.sep in name or os.path.isdir(name):  # noqa: PTH112
         return (

@@ -48,7 +48,7 @@ class Findings:
     shared_example: tuple[int, int] | None  # one of these: its index in the test and the train set
 
     def sentences(self) -> list[str]:
-        """All of it in words, what is wrong included."""
+        """Put all of it into words, what is wrong included."""
         return [
             self._size(),
             *_pixels(self.train, "training"),
@@ -193,7 +193,7 @@ def _look(images: Images, n_classes: int) -> _Seen:
 
 
 def _doubtful(numbers: NDArray[np.intp], answers: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """By the number of an image: does it come with more than one answer?"""
+    """Say by the number of an image whether it comes with more than one answer."""
     pairs = np.unique(np.stack([numbers, answers]), axis=1)
     return np.bincount(pairs[0]) > 1
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def _signed(word: int) -> int:
-    """The int64 with the same 64 bits as `word`."""
+    """Return the int64 with the same 64 bits as `word`."""
     word &= 2**64 - 1
     return word - 2**64 if word >= 2**63 else word
 
@@ -25,12 +25,13 @@ _SECOND = _signed(0x94D049BB133111EB)
 
 
 def _fold(z: Tensor, places: int) -> Tensor:
-    """z xor (z >> places), in place; int64 shifts copy the sign, so the copies are masked off."""
+    """Compute z xor (z >> places), in place. An int64 shift copies the sign; the copies are masked
+    off."""
     return z.bitwise_xor_((z >> places).bitwise_and_((1 << (64 - places)) - 1))
 
 
 def _scatter(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser, in place: a bijection of the 64-bit words."""
+    """Apply SplitMix64's finaliser, in place: a bijection of the 64-bit words."""
     z = _fold(z, 30).mul_(_FIRST)
     z = _fold(z, 27).mul_(_SECOND)
     return _fold(z, 31)
@@ -39,7 +40,7 @@ def _scatter(z: Tensor) -> Tensor:
 def bits(
     seed: int, sample: Tensor, stream: int, count: int, device: torch.device | str | None = None
 ) -> Tensor:
-    """`count` words of 64 random bits for each sample, int64 [n, count].
+    """Draw `count` words of 64 random bits for each sample, int64 [n, count].
 
     seed: any integer; its low 64 bits count.
     sample: the samples' own indices, int64 [n].
@@ -57,7 +58,7 @@ def bits(
 def uniform(
     seed: int, sample: Tensor, stream: int, count: int, device: torch.device | str | None = None
 ) -> Tensor:
-    """`count` numbers in [0, 1) for each sample, float32 [n, count]; arguments as in `bits`.
+    """Draw `count` numbers in [0, 1) for each sample, float32 [n, count]; arguments as in `bits`.
 
     >>> uniform(0, torch.tensor([7]), stream=1, count=2).shape
     torch.Size([1, 2])
@@ -68,7 +69,7 @@ def uniform(
 
 
 def integers(seed: int, sample: Tensor, stream: int, count: int, below: int | Tensor) -> Tensor:
-    """`count` whole numbers from 0 to `below` - 1 for each sample, int64 [n, count].
+    """Draw `count` whole numbers from 0 to `below` - 1 for each sample, int64 [n, count].
 
     below: for all, or for each sample [n, 1]; other arguments as in `bits`.
     """
@@ -76,7 +77,8 @@ def integers(seed: int, sample: Tensor, stream: int, count: int, below: int | Te
 
 
 def normal(seed: int, sample: Tensor, stream: int, count: int) -> Tensor:
-    """`count` nearly normal numbers for each sample, float32 [n, count]; arguments as in `bits`.
+    """Draw `count` nearly normal numbers for each sample, float32 [n, count]; arguments as in
+    `bits`.
 
     The sum of the four 16-bit fields of a word, brought to mean 0 and variance 1: no number lies
     beyond 3.47, where a normal one does once in two thousand.

@@ -10,9 +10,9 @@ from torchcaps.errors import TorchcapsError
 
 
 def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[ImageSet, ImageSet]]:
-    """(training images, test images) of each fold, for cross-validation. Every image is in the test
-    of one fold, and no group is parted; every class has its share of each fold, exactly, or as far
-    as whole groups allow.
+    """Make (training images, test images) of each fold, for cross-validation. Every image is in the
+    test of one fold, and no group is parted; every class has its share of each fold, exactly, or as
+    far as whole groups allow.
 
     Arguments:
         images: images in memory, with groups or without.
@@ -45,7 +45,7 @@ def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[Imag
 
 
 def _by_class(labels: Tensor, count: int, seed: int) -> Tensor:
-    """The images of each class dealt out to the folds in turn, in an order drawn by the seed."""
+    """Deal out the images of each class to the folds in turn, in an order drawn by the seed."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     order = order[labels[order].argsort(stable=True)]
     fold_of = torch.empty_like(order)

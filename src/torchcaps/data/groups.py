@@ -30,7 +30,7 @@ def check_named(by: object) -> None:
 
 
 def groups_of_files(root: Path, files: Sequence[str], by: str) -> dict[str, str]:
-    """The group of each file, by its path below `root`.
+    """Find the group of each file, by its path below `root`.
 
     by: a regular expression, whose first bracket or else whole match in that path is the group; or
         FILE.csv:COLUMN, with the path in a column `file`.
@@ -84,7 +84,7 @@ def _in_table(root: Path, files: Sequence[str], named: str, column: str) -> dict
 
 
 def _column(path: Path, column: str) -> dict[str, str]:
-    """What a table says in this column of each file."""
+    """Read what a table says in this column of each file."""
     if not path.is_file():
         raise TorchcapsError(
             f"there is no table {path}; FILE.csv:COLUMN is looked for in the folder of the data."
@@ -128,7 +128,7 @@ def check_apart(name: str, training: Sequence[str], test: Sequence[str]) -> None
 
 
 def check_folders_apart(name: str, group_of: Mapping[str, str]) -> None:
-    """The same of files in the folders train and test, or val where there is no test."""
+    """Refuse groups in the folders train and test, or train and val where there is no test."""
     sides: dict[str, list[str]] = {"train": [], "test": [], "val": []}
     for file, group in group_of.items():
         sides[file.partition("/")[0]].append(group)
@@ -136,7 +136,7 @@ def check_folders_apart(name: str, group_of: Mapping[str, str]) -> None:
 
 
 def named_groups(name: str, groups: object, count: int) -> tuple[str, ...]:
-    """The groups of `count` images as text; refuse an image without one."""
+    """Return the groups of `count` images as text; refuse an image without one."""
     # Arrays, tensors and columns of a table.
     groups = groups.tolist() if hasattr(groups, "tolist") else groups
     if isinstance(groups, str | Mapping) or not isinstance(groups, Sequence):

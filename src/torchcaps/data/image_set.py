@@ -124,7 +124,7 @@ class ImageSet(Items):
         return "class"
 
     def digest(self) -> str:
-        """Twelve characters that change when any pixel, label or group does."""
+        """Return twelve characters that change when any pixel, label or group does."""
         seen = hashlib.sha256(f"{self.images.dtype} {tuple(self.images.shape)}".encode())
         for tensor in (self.images, self.labels):
             # As bytes, for NumPy has no bfloat16.
@@ -134,16 +134,16 @@ class ImageSet(Items):
         return seen.hexdigest()[:12]
 
     def pixels(self, index: Tensor | slice) -> Tensor:
-        """Some images as the floats in [0, 1] that a network takes."""
+        """Return some images as the floats in [0, 1] that a network takes."""
         chosen = self.images[index]
         return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()
 
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """Some images with their labels, the same in every epoch."""
+        """Return some images with their labels, the same in every epoch."""
         return Batch(self.pixels(index), self.labels[index])
 
     def take(self, index: Tensor) -> Self:
-        """Some of the images, in the order of `index`."""
+        """Return some of the images, in the order of `index`."""
         return replace(
             self,
             files=_chosen(self.files, index),
@@ -155,13 +155,12 @@ class ImageSet(Items):
         )
 
     def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
-        """Split off a random share for validation: (the rest, the held-out). Of images with groups
-        it is whole groups, of every class about this share, and the rest shows every class."""
+        """Part `count` images at random: (the indices of the rest, those of a share)."""
         rest, held = hold_out_of(self, share=share, seed=seed)
         return self.take(rest), self.take(held)
 
     def to(self, device: torch.device | str) -> Self:
-        """The same with its images and labels on a device; truth and facts stay where they are."""
+        """Move images and labels to a device; truth and facts stay where they are."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
 
@@ -172,7 +171,7 @@ def _chosen(names: tuple[str, ...] | None, index: Tensor) -> tuple[str, ...] | N
 
 
 def distinct_names(name: str, class_names: object) -> tuple[str, ...]:
-    """Names of classes as text; refuse those by which classes cannot be told apart."""
+    """Return names of classes as text; refuse those by which classes cannot be told apart."""
     if isinstance(class_names, str | Mapping) or not isinstance(class_names, Iterable):
         raise TorchcapsError(
             f"{name}: class_names must be a list of names, one a class, but came as "
@@ -201,8 +200,8 @@ def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
 
 
 def hold_out_of(images: Images, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The indices of images in memory, parted at random, or by groups where they have some: (the
-    rest, a share)."""
+    """Part images in memory at random, or by groups where they have some: (the indices of the rest,
+    those of a share)."""
     rest, held = hold_out(len(images), share=share, seed=seed)
     groups, labels = getattr(images, "groups", None), getattr(images, "labels", None)
     if groups is None or labels is None:
@@ -215,7 +214,7 @@ def hold_out_of(images: Images, *, share: float, seed: int) -> tuple[Tensor, Ten
 
 
 def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The indices of `count` images, parted at random: (the rest, a share)."""
+    """Part `count` images at random: (the indices of the rest, those of a share)."""
     check_number("share", share, most=1, so="it is how much of the images is held out")
     held = round(share * count)
     if not 0 < held < count:

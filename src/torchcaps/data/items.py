@@ -46,7 +46,7 @@ class Items(Dataset[Item], ABC):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Item]:
-        """Several at once: a DataLoader asks for a batch so, and it is made as one."""
+        """Make several at once: a DataLoader asks for a batch this way."""
         pixels, labels, _ = self.batch(torch.tensor([self._at(i) for i in indices]), self._epoch)
         several = labels.ndim > 1
         return list(zip(pixels, labels if several else labels.tolist(), strict=True))
@@ -66,14 +66,15 @@ class Items(Dataset[Item], ABC):
 
 
 def digest_over(made: Any, source: str) -> str:
-    """Twelve characters of the images that the field `source` holds, and of all other fields."""
+    """Return twelve characters of the images that the field `source` holds, and of all other
+    fields."""
     knobs = {each.name: getattr(made, each.name) for each in fields(made) if each.name != source}
     seen = f"{type(made).__name__} {getattr(made, source).digest()} {knobs}"
     return hashlib.sha256(seen.encode()).hexdigest()[:12]
 
 
 def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:
-    """The numbers of these images among all that `count` an epoch ever give, int64 [b]."""
+    """Number these images among all that `count` an epoch ever give, int64 [b]."""
     if isinstance(index, slice):
         chosen = torch.arange(*index.indices(count))
     elif index.dtype == torch.bool:

@@ -25,7 +25,7 @@ class PartTruth:
     part_names: tuple[str, ...] = PART_NAMES
 
     def __getitem__(self, index: Tensor) -> "PartTruth":
-        """The truth of some of the images."""
+        """Return the truth of some of the images."""
         return replace(
             self,
             part=self.part[index],
@@ -37,8 +37,8 @@ class PartTruth:
 
 
 def shown_parts(truth: PartTruth) -> Tensor:
-    """How each image shows each part, int64 [n, parts]: 0 not at all, 1 as a stray, 2 as one of its
-    whole, however small a piece of it is seen.
+    """Say how each image shows each part, int64 [n, parts]: 0 not at all, 1 as a stray, 2 as one of
+    its whole, however small a piece of it is seen.
 
     Arguments:
         truth: of a set that `part_whole` made.

@@ -33,7 +33,7 @@ def two_parts(
     seed: int,
     both: bool,
 ) -> NDArray[np.bool_]:
-    """Which images are held out, about `share` of them and whole groups only, bool [n].
+    """Choose which images are held out, about `share` of them and whole groups only, bool [n].
 
     Arguments:
         name: of the set, for sentences.
@@ -82,9 +82,9 @@ def part_by_groups(
     all_classes_in: Sequence[bool],
     seed: int,
 ) -> NDArray[np.intp]:
-    """The number of the part that each image goes to, [n]: one for all images of a group, and of
-    every class each part has about its share. It depends on the seed and on the names of the
-    groups, and not on the order of the images.
+    """Number the part that each image goes to, [n]: one for all images of a group, and of every
+    class each part has about its share. It depends on the seed and on the names of the groups, and
+    not on the order of the images.
 
     Arguments:
         groups: the name of each image's group.
@@ -111,7 +111,7 @@ def part_by_groups(
 def _parted(
     counts: NDArray[np.float64], shares: NDArray[np.float64], all_classes_in: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """The part of each group [g], and whether no part lacks what it should have.
+    """Return the part of each group [g], and whether no part lacks what it should have.
 
     counts: how many images of each class a group has, [g, k].
     """
@@ -152,7 +152,7 @@ def drawn(
     seed: int,
     split: str,
 ) -> Files:
-    """Those of all pictures that are the test, or the rest."""
+    """Choose the pictures that are the test, or the rest."""
     if groups is None:
         return [
             (path, label)
@@ -169,7 +169,7 @@ def drawn(
 def drawn_share(
     name: str, pictures: list[Path], split: str, test_share: float, seed: int
 ) -> list[Path]:
-    """Those pictures of the class `name` that are its test, or the rest."""
+    """Choose the pictures of the class `name` that are its test, or the rest."""
     if len(pictures) < 2:
         raise TorchcapsError(
             f"{pictures[0].parent} holds one picture; train and test need at least one each."
@@ -180,5 +180,5 @@ def drawn_share(
 
 
 def _draw(of: str, name: str) -> bytes:
-    """A place in an order at random, the same on every machine."""
+    """Give a place in an order at random, the same on every machine."""
     return hashlib.sha256(f"{of}/{name}".encode("utf-8", "surrogateescape")).digest()

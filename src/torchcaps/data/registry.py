@@ -104,7 +104,7 @@ def file_set(
 
 
 def in_folder(name: str, read: Callable[..., Images]) -> Source:
-    """A source that needs to be told where its files are."""
+    """Make a source that needs to be told where its files are."""
 
     def source(split: Split, root: Root | None) -> Images:
         if root is None:
@@ -150,7 +150,7 @@ PUBLISHED = _published()
 
 
 def data_set(name: str) -> DataSet:
-    """The sizes of a data set; no file is read for them."""
+    """Return the sizes of a data set; no file is read for them."""
     if name not in SETS:
         raise TorchcapsError(f"the sizes of data {name!r} are not known; {nearest(name, SETS)}.")
     return SETS[name]

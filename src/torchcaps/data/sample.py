@@ -16,7 +16,7 @@ LISTED = 20
 
 
 def sample_of(images: Images, count: int, *, seed: int = 0) -> Tensor:
-    """The indices of `count` images drawn at random, in random order; of all where there are fewer.
+    """Draw the indices of `count` images, in random order; of all images where there are fewer.
 
     Every class has its share of the sample: its exact share rounded down, and the images left over
     go to the classes with the largest remainders. Sets that do not hold one label an image, as
@@ -44,7 +44,7 @@ def sample_of(images: Images, count: int, *, seed: int = 0) -> Tensor:
 
 
 def _shares(there: Tensor, count: int) -> Tensor:
-    """`count` parted in proportion to `there` [classes], exactly, by largest remainder."""
+    """Part `count` in proportion to `there` [classes], exactly, by largest remainder."""
     total = int(there.sum())
     whole, remainder = there * count // total, there * count % total
     left = count - int(whole.sum())
@@ -54,7 +54,7 @@ def _shares(there: Tensor, count: int) -> Tensor:
 
 
 def classes_shown(labels: Tensor, class_names: tuple[str, ...]) -> dict[str, int]:
-    """How many images show each class, of labels [b] or, with m objects an image, [b, m]."""
+    """Count how many images show each class, of labels [b] or, with m objects an image, [b, m]."""
     shown = shows(labels, len(class_names)).sum(0)
     return dict(zip(class_names, shown.tolist(), strict=True))
 
@@ -66,7 +66,7 @@ def shows(labels: Tensor, n_classes: int) -> Tensor:
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
-    """How many images each class has, as short as the counts allow."""
+    """Say how many images each class has, as short as the counts allow."""
     low, high = min(counts.values()), max(counts.values())
     if low == high:
         return f"{low:,} of each class"

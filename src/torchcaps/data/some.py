@@ -60,7 +60,7 @@ class Some(OtherImages):
         return replace(self, images=self.images.to(device), index=self.index.to(device))
 
     def digest(self) -> str:
-        """Twelve characters of the whole set and of the choice."""
+        """Return twelve characters of the whole set and of the choice."""
         chosen = self.index.cpu().numpy().tobytes()
         return hashlib.sha256(self.images.digest().encode() + chosen).hexdigest()[:12]
 

@@ -15,7 +15,8 @@ from torchcaps._checks import check_shape
 
 
 def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns, float64."""
+    """Compute cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns,
+    float64."""
     angle = angle.to(torch.float64)
     quarter = (angle * (2 / math.pi)).round()
     rest = angle - quarter * (math.pi / 2)
@@ -32,7 +33,7 @@ def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def linear_maps(rotation: Tensor, shear: Tensor, scale_x: Tensor, scale_y: Tensor) -> Tensor:
-    """R(rotation) · [[1, shear], [0, 1]] · diag(scale_x, scale_y) for each sample, [b, 2, 2].
+    """Make R(rotation) · [[1, shear], [0, 1]] · diag(scale_x, scale_y) for each sample, [b, 2, 2].
 
     rotation: radians, clockwise on the screen, [b].
     shear: how far a point moves to the right for each pixel that it lies below the centre; 1 leans
@@ -45,7 +46,7 @@ def linear_maps(rotation: Tensor, shear: Tensor, scale_x: Tensor, scale_y: Tenso
 
 
 def warp(images: Tensor, maps: Tensor, size: tuple[int, int] | None = None) -> Tensor:
-    """Images whose points have moved where the maps carry them, interpolated bilinearly.
+    """Move the points of images where the maps carry them, interpolated bilinearly.
 
     images: floats [b, c, h, w].
     maps: [b, 2, 3]; point p goes to maps[:, :, :2] p + maps[:, :, 2].
@@ -89,7 +90,7 @@ def warp(images: Tensor, maps: Tensor, size: tuple[int, int] | None = None) -> T
 
 
 def place(images: Tensor, corner: Tensor, size: tuple[int, int] | None = None) -> Tensor:
-    """Images put down on black by whole pixels, without interpolation.
+    """Put images down on black by whole pixels, without interpolation.
 
     images: of any type, [b, c, h, w].
     corner: whole numbers (x, y) [b, 2], where the image's upper left pixel goes; what reaches over

@@ -79,7 +79,7 @@ class Dissection:
     measure_lines: Sequence[str] = ()
 
     def numbers(self) -> dict[str, Any]:
-        """Everything measured, as JSON can hold it."""
+        """Return everything measured, as JSON can hold it."""
         parts: dict[str, Result | None] = {"dynamics": self.dynamics, "activity": self.activity}
         if self.trees is not None:
             parts["keys"] = self.trees.keys
@@ -109,7 +109,7 @@ class Dissection:
 
 
 def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:
-    """The page as one string of HTML that asks for nothing outside itself.
+    """Write the page as one string of HTML that asks for nothing outside itself.
 
     Arguments:
         dissections: one a network, as `tasks.dissect` makes them.
@@ -138,7 +138,7 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
 def _side_by_side(
     networks: Sequence[tuple[Dissection, Sequence[Picture]]],
 ) -> list[list[tuple[Dissection, Picture]]]:
-    """One row a kind of picture, one picture a network that has it."""
+    """Lay pictures out: one row a kind of picture, one picture a network that has it."""
     most = max((len(pictures) for _, pictures in networks), default=0)
     return [
         [(each, pictures[k]) for each, pictures in networks if k < len(pictures)]
@@ -147,7 +147,7 @@ def _side_by_side(
 
 
 def _columns(kind: type) -> list[tuple[str, str, str]]:
-    """(field, unit, meaning) of the scalar quantities of a row."""
+    """Return (field, unit, meaning) of the scalar quantities of a row."""
     return [
         (field.name, field.metadata["unit"], field.metadata["meaning"])
         for field in dataclasses.fields(kind)
@@ -156,7 +156,7 @@ def _columns(kind: type) -> list[tuple[str, str, str]]:
 
 
 def _comparison(dissections: Sequence[Dissection]) -> str | None:
-    """Two networks side by side, without claiming more than one training run each can tell."""
+    """Compare two networks, without claiming more than one training run each can tell."""
     if len(dissections) != 2:
         return None
     first, second = dissections

@@ -8,7 +8,7 @@ from torchcaps._printable import printable
 
 
 def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
-    """A template of a package, in its folder `templates`; HTML escapes what it is given."""
+    """Load a template of a package, from its folder `templates`; HTML escapes what it is given."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _text(package, name)),
         autoescape=jinja2.select_autoescape(),
@@ -21,7 +21,7 @@ def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
 
 
 def _without_controls(value: object) -> object:
-    """Plain text without characters that no page may hold; what is marked as safe is our own."""
+    """Strip plain text of characters that no page may hold; what is marked as safe is our own."""
     return printable(value) if type(value) is str else value
 
 

@@ -26,7 +26,8 @@ class Sentence(NamedTuple):
 
 
 def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list[Sentence]:
-    """Does the tree depend on the image, does a child choose a parent, is every capsule alive?
+    """Say whether the tree depends on the image, a child chooses a parent, and every capsule is
+    alive.
 
     Arguments:
         dynamics: what `analysis.routing_dynamics` measured; None: nothing is routed.
@@ -41,7 +42,7 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
 
 
 def about_tree(dynamics: RoutingDynamics) -> Sentence:
-    """Does the tree depend on the image?"""
+    """Say whether the tree depends on the image."""
     # A single parent is no choice, so nothing can be said of its layer.
     layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
     rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}
@@ -88,14 +89,14 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
 
 
 def _is_attention(layer: LayerDynamics) -> bool:
-    """Whether couplings sum to one over children: shares of a parent's attention. Of as many
-    children as parents nobody knows, and shares of a child are meant."""
+    """Say whether couplings sum to one over children: shares of a parent's attention. With as many
+    children as parents nobody can tell; shares of a child are meant then."""
     children, parents = layer.mean.shape[-2:]
     return children != parents and abs(layer.even * children - 1) <= ROUNDING
 
 
 def is_frozen(dynamics: RoutingDynamics) -> bool:
-    """Whether `about_tree` calls the tree frozen."""
+    """Say whether `about_tree` calls the tree frozen."""
     rates = [layer.dyr for layer in dynamics.layers if layer.mean.shape[-1] > 1]
     return bool(rates) and all(rate is not None and rate < FROZEN for rate in rates)
 
@@ -136,7 +137,7 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
 
 
 def _attended(most: LayerDynamics) -> str:
-    """What capsules choose whose parents attend to them."""
+    """Say what capsules choose whose parents attend to them."""
     if most.strongest < EVEN * most.even:
         return "No capsule chooses a parent: every parent takes as much of it as the others."
     if most.strongest < NO_FAVOURITE * most.even:

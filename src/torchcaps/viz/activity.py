@@ -6,11 +6,22 @@ from matplotlib.figure import Figure
 
 from torchcaps.analysis import Activity, LayerActivity
 from torchcaps.viz.layered import full_length
-from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, check_drawn, new_figure
+from torchcaps.viz.palette import (
+    DEAD,
+    INK,
+    LENGTH,
+    MUTED,
+    STYLE,
+    check_drawn,
+    inner_axes,
+    new_figure,
+    say,
+)
 
 
 def draw_activity(activity: Activity) -> Figure:
-    """Mean length of every capsule with its spread over the images, lowest layer at the bottom.
+    """Draw the mean length of every capsule with its spread over the images, lowest layer at the
+    bottom.
 
     Arguments:
         activity: what `analysis.capsule_activity` measured.
@@ -23,9 +34,7 @@ def draw_activity(activity: Activity) -> Figure:
     full = full_length([(layer.mean, layer.std) for layer in layers])
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.62 * len(layers) + 0.75)
-        axes = figure.add_axes(
-            (0.19, 0.42 / figure.get_figheight(), 0.47, 1 - 0.6 / figure.get_figheight())
-        )
+        axes = inner_axes(figure, 0.19, 0.42, 0.47, 0.18)
         axes.axvline(activity.thresholds.active, color=MUTED, lw=0.7, ls=(0, (3, 3)), zorder=0)
         for y, layer in enumerate(layers):
             order = layer.mean.argsort()
@@ -34,17 +43,9 @@ def draw_activity(activity: Activity) -> Figure:
                 _draw_capsule(axes, height, layer, k, full)
             dead_text = f"{layer.cds} dead" if layer.cds else "none dead"
             active = f"{layer.cas:.0f}" if layer.cas >= 100 else f"{layer.cas:.3g}"
-            axes.text(
-                1.04,
-                y,
-                f"{active} of {layer.n} active\n{dead_text}",
-                transform=axes.get_yaxis_transform(),
-                va="center",
-                ha="left",
-                fontsize=7.5,
-                color=DEAD if layer.cds else INK,
-                clip_on=False,
-            )
+            text = f"{active} of {layer.n} active\n{dead_text}"
+            colour, beside = DEAD if layer.cds else INK, axes.get_yaxis_transform()
+            say(axes, 1.04, y, text, transform=beside, color=colour, clip_on=False)
         axes.set_yticks(range(len(layers)), [layer.name for layer in layers])
         axes.set_xlim(0, full)
         axes.set_ylim(-0.5, len(layers) - 0.5)

@@ -16,7 +16,7 @@ from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
 from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length, longest
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, new_figure, say
 
 LENGTHS = LinearSegmentedColormap.from_list("lengths", ["#ffffff", LENGTH])
 # Inches between two layers, and below the lowest.
@@ -32,7 +32,8 @@ def draw_backtracked(
     predicted: int | Sequence[int] | None = None,
     class_names: Sequence[str] = (),
 ) -> Figure:
-    """Capsules from which couplings stronger than an even split lead up to the predicted class.
+    """Draw the capsules from which couplings stronger than an even split lead up to the predicted
+    class.
 
     Darker capsules are longer, wider lines couplings stronger. Of a layer with more capsules in the
     tree than fit, those with the strongest couplings into it are shown.
@@ -73,22 +74,17 @@ def draw_backtracked(
             inside = len(tops) if y == len(edges) else int(edges[y].any(1).sum())
             shown = f"\n{len(row)} shown" if len(row) < inside else ""
             label = f"{name}\n{inside} of {len(length[y])}{shown}"
-            axes.text(-0.04, y, label, ha="right", va="center", fontsize=7.5)
+            say(axes, -0.04, y, label, ha="right")
         _draw_names(axes, len(rows) - 0.75, [names[k] for k in rows[-1]])
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45 + above / STEP))
         axes.axis("off")
-        figure.text(
-            0.02,
-            0.12 / height,
-            "dark: long capsule; line: coupling above an even split, wide is strong",
-            fontsize=7,
-            color=MUTED,
-        )
+        note = "dark: long capsule; line: coupling above an even split, wide is strong"
+        figure.text(0.02, 0.12 / height, note, fontsize=7, color=MUTED)
     return figure
 
 
 def _in_tree(edges: Sequence[Tensor], strength: Sequence[Tensor]) -> list[list[int]]:
-    """The children of each layer that are shown, in their own order."""
+    """Choose the children of each layer that are shown, in their own order."""
     rows = []
     for inside, coupling in zip(edges, strength, strict=True):
         best = (coupling * inside).amax(1)

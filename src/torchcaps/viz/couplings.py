@@ -25,11 +25,12 @@ from torchcaps.viz.layered import (
     draw_rows,
     longest,
 )
-from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
+from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure, say
 
 
 def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | None = None) -> Figure:
-    """Mean couplings as lines, warmer the more they change; mean lengths as bars with their spread.
+    """Draw mean couplings as lines, warmer the more they change; mean lengths as bars with their
+    spread.
 
     A dead capsule is red and crossed out.
 
@@ -58,15 +59,8 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         draw_legend(notes, 0.72)
-        notes.text(
-            -0.03,
-            0.6,
-            f"full bar:\nlength {full:.3g}",
-            ha="right",
-            va="center",
-            color=MUTED,
-            fontsize=7,
-        )
+        small = {"color": MUTED, "fontsize": 7}
+        say(notes, -0.03, 0.6, f"full bar:\nlength {full:.3g}", ha="right", **small)
         bar = figure.colorbar(
             ScalarMappable(Normalize(0, 1), WARMTH),
             cax=notes.inset_axes((0.38, 0.2, 0.3, 0.11)),
@@ -74,10 +68,8 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
             ticks=[],
         )
         bar.outline.set_visible(False)
-        notes.text(
-            0.36, 0.25, "same for every image", ha="right", va="center", color=MUTED, fontsize=7
-        )
-        notes.text(0.7, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
+        say(notes, 0.36, 0.25, "same for every image", ha="right", **small)
+        say(notes, 0.7, 0.25, "perfect routing", **small)
     return figure
 
 

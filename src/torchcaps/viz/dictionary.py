@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
+from torchcaps.viz.palette import MUTED, STYLE, WIDTH, new_figure, say, show
 
 # The overlap, then images; where they begin and how far they are apart, as shares of the width.
 COLUMNS = 9
@@ -30,7 +30,7 @@ class TreeImages(NamedTuple):
 
 
 def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
-    """One row a tree: the overlap of all its images, then up to eight of them.
+    """Draw one row a tree: the overlap of all its images, then up to eight of them.
 
     Arguments:
         rows: one a tree, with its images.
@@ -44,14 +44,8 @@ def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
         figure = new_figure(tall)
         for at, row in enumerate(rows):
             low = 1 - (HEAD + (at + 1) * ROW) / tall
-            figure.text(
-                0.02,
-                low + SHARE * ROW / tall / 2,
-                textwrap.fill(printable(row.title, keep=""), LETTERS),
-                color=INK,
-                fontsize=7,
-                va="center",
-            )
+            title = textwrap.fill(printable(row.title, keep=""), LETTERS)
+            say(figure, 0.02, low + SHARE * ROW / tall / 2, title, fontsize=7)
             for column, pixels in enumerate([row.overlap, *row.images[: COLUMNS - 1]]):
                 side = SHARE * ROW
                 left = FIRST + column * STEP

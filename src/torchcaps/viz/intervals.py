@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, inner_axes, new_figure
 
 # A longer label is cut in the middle, where two of them differ least.
 MOST_LETTERS = 60
@@ -17,7 +17,7 @@ def draw_intervals(
     label: str,
     line: tuple[float, str] | None = None,
 ) -> Figure:
-    """A dot a mean, a line its interval, a small mark each single value.
+    """Draw a dot a mean, a line its interval, a small mark each single value.
 
     Arguments:
         rows: (name, mean, lower end, upper end, values) from the top down; without an interval its
@@ -29,8 +29,7 @@ def draw_intervals(
     """
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.45 * len(rows) + 0.7)
-        height = figure.get_figheight()
-        axes = figure.add_axes((0.05, 0.45 / height, 0.9, 1 - 0.55 / height))
+        axes = inner_axes(figure, 0.05, 0.45, 0.9, 0.1)
         for place, (name, mean, low, high, values) in enumerate(rows):
             y = len(rows) - 1 - place
             if low is not None and high is not None:

@@ -19,7 +19,9 @@ from torchcaps.viz.palette import (
     check_drawn,
     cut_to,
     in_legend,
+    inner_axes,
     new_figure,
+    say,
 )
 
 # Points beside a bar for the name of its class.
@@ -27,8 +29,8 @@ NAME = 52
 
 
 def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
-    """A bar a class: the entropy of its trees, and in grey what it would be had every image its own
-    tree; beside it the number of trees [renzulli2025] Fig. 9.
+    """Draw a bar a class: the entropy of its trees, and in grey what it would be had every image
+    its own tree; beside it the number of trees [renzulli2025] Fig. 9.
 
     Arguments:
         keys: what `MeasureKeys` found.
@@ -42,9 +44,8 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     names = [cut_to(name, NAME, 7.5) for name in names]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.24 * len(rows) + 0.75)
-        height = figure.get_figheight()
         # Room for the bars, and right of them for "10000 trees of 10000 images".
-        axes = figure.add_axes((0.2, 0.45 / height, 0.4, 1 - 0.6 / height))
+        axes = inner_axes(figure, 0.2, 0.45, 0.4, 0.15)
         for k, row in enumerate(rows):
             y = len(rows) - 1 - k
             axes.barh(y, row.bound, height=0.62, color="#e6eaee")
@@ -71,9 +72,10 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
 def draw_couplings_histogram(
     *found: tuple[str, Couplings], classes: Sequence[int] | None = None
 ) -> Figure:
-    """Histograms of the couplings of each routed layer [renzulli2025] Fig. 13, or of all children
-    of the last layer to each of some classes, over the images with this answer (Fig. 12); counts on
-    a logarithmic axis, a colour a network, after four of them dashed, then dotted.
+    """Draw histograms of the couplings of each routed layer [renzulli2025] Fig. 13, or of all
+    children of the last layer to each of some classes, over the images with this answer (Fig. 12).
+    Counts are on a logarithmic axis; each network has a colour, after four of them dashed, then
+    dotted.
 
     Arguments:
         found: name of a network, and what `MeasureCouplings` found; the same layers in each.
@@ -117,8 +119,7 @@ def draw_couplings_histogram(
             if k == 0 and len(found) > 1:
                 axes.legend(fontsize=6.5, frameon=False)
         figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
-        figure.text(0.005, 0.5, "share of couplings", rotation=90, va="center", fontsize=7,
-                    color=MUTED)  # fmt: skip
+        say(figure, 0.005, 0.5, "share of couplings", rotation=90, fontsize=7, color=MUTED)
     return figure
 
 

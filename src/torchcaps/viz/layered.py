@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ from torchcaps._printable import printable
 from torchcaps.analysis.trace import check_children, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import LayerTrace, Trace
-from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH, cut_to
+from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH, cut_to, say
 
 # More capsules a row than this would be a grey band.
 MOST_SHOWN = 32
@@ -23,6 +24,7 @@ MOST_SHOWN = 32
 BAR = 0.30
 # Points above a bar for the name of its capsule.
 LABEL = 42
+EMPTY = "#eef1f4"
 # What is left of the darkness and width of a line that is not its capsule's strongest.
 FADED = 0.3
 
@@ -60,8 +62,8 @@ def check_dense(trace: Trace) -> None:
 
 
 def leads_on(trace: Trace) -> bool:
-    """Whether the parents of each layer are the first children of the next, as far as their numbers
-    and sizes tell. It may have others: classes of DeepCaps read another branch as well."""
+    """Say whether the parents of each layer are the first children of the next, as far as their
+    numbers and sizes tell. It may have others: classes of DeepCaps read another branch as well."""
     return all(_leads(below, above) for below, above in pairwise(trace))
 
 
@@ -108,7 +110,7 @@ def check_index(trace: Trace, index: int) -> None:
 
 
 def called(class_names: Sequence[str], n: int) -> list[str]:
-    """What to call n class capsules, without signs that act on a terminal."""
+    """Return what to call n class capsules, without signs that act on a terminal."""
     if len(class_names) != n:
         raise TorchcapsError(
             f"class_names must name the {n} class capsules in their order, but has "
@@ -124,39 +126,30 @@ def called(class_names: Sequence[str], n: int) -> list[str]:
 
 
 def longest(length: Tensor) -> Tensor:
-    """The capsules to show of a layer with these lengths [n], in their own order."""
+    """Choose the capsules to show of a layer with these lengths [n], in their own order."""
     most = min(len(length), MOST_SHOWN)
     return length.topk(most).indices.sort().values
 
 
 def full_length(lengths: Sequence[tuple[Tensor, Tensor | None]]) -> float:
-    """What a full bar is of layers, each with lengths and, of means, their spreads: one where all
-    are squashed, else as much as the longest reaches to."""
+    """Return the length of a full bar. Layers have lengths and, of means, their spreads: one where
+    all are squashed, else as much as the longest reaches to."""
     if all(float(length.max()) <= 1 for length, _ in lengths):
         return 1.0
     return max(float((x if spread is None else x + spread).max()) for x, spread in lengths)
 
 
 def draw_rows(axes: Axes, rows: Sequence[Row]) -> float:
-    """Bars from the lowest row up, and the length that a full one is."""
+    """Draw bars from the lowest row up; return the length of a full one."""
     full = full_length([(row.length, row.std) for row in rows])
     for y, row in enumerate(rows):
         width = min(0.62 / len(row.shown), 0.045)
         for k, (x, length) in enumerate(zip(row.x, row.length.tolist(), strict=True)):
             dead = row.dead is not None and bool(row.dead[k])
-            axes.add_patch(
-                Rectangle((x - width / 2, y), width, BAR, facecolor="#eef1f4", edgecolor="none")
-            )
-            axes.add_patch(
-                Rectangle(
-                    (x - width / 2, y),
-                    width,
-                    BAR * length / full,
-                    facecolor=DEAD if dead else LENGTH,
-                    edgecolor="none",
-                    zorder=3,
-                )
-            )
+            colour = DEAD if dead else LENGTH
+            for high, fill, order in ((BAR, EMPTY, 1), (BAR * length / full, colour, 3)):
+                corner = (x - width / 2, y)
+                axes.add_patch(Rectangle(corner, width, high, fc=fill, ec="none", zorder=order))
             if row.std is not None:
                 spread = float(row.std[k])
                 low, high = max(length - spread, 0.0) / full, min((length + spread) / full, 1.0)
@@ -164,33 +157,17 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> float:
             if dead:
                 axes.plot(x, y + BAR / 2, marker="x", color=DEAD, ms=4.5, mew=1.4, zorder=5)
         hidden = f"\n{len(row.shown)} of {row.n}" if len(row.shown) < row.n else ""
-        axes.text(
-            -0.03,
-            y + BAR / 2,
-            f"{row.name}{hidden}",
-            ha="right",
-            va="center",
-            color=INK,
-            fontsize=8,
-        )
+        say(axes, -0.03, y + BAR / 2, f"{row.name}{hidden}", ha="right", fontsize=8)
         for x, label in zip(row.x, row.labels or (), strict=False):
-            axes.text(
-                x,
-                y + BAR + 0.05,
-                cut_to(label, LABEL, 7.5),
-                rotation=90,
-                ha="center",
-                va="bottom",
-                fontsize=7.5,
-                color=INK,
-            )
+            shown = cut_to(label, LABEL, 7.5)
+            say(axes, x, y + BAR + 0.05, shown, rotation=90, ha="center", va="bottom")
     axes.set_xlim(0, 1)
     axes.axis("off")
     return full
 
 
 def strongest(coupling: Tensor) -> Tensor:
-    """Which couplings [i, j] are the largest of their child; all of them where a child splits
+    """Say which couplings [i, j] are the largest of their child; all of them where a child splits
     itself evenly, for then it has chosen nobody."""
     return coupling >= coupling.amax(-1, keepdim=True) * (1 - 1e-5)
 
@@ -205,7 +182,8 @@ def draw_couplings(
     warmth: Tensor | None = None,
     full: Tensor | None = None,
 ) -> None:
-    """Lines from row y to row y + 1 for couplings [below, above]: darker and wider is stronger.
+    """Draw lines from row y to row y + 1 for couplings [below, above]: darker and wider is
+    stronger.
 
     `warmth` in [0, 1] colours a line by how much it changes from image to image. `full` says which
     lines do not fade.
@@ -215,7 +193,8 @@ def draw_couplings(
         strength = np.where(full.numpy(), strength, FADED * strength)
     colours = np.empty((*strength.shape, 4))
     colours[:] = to_rgba(LENGTH) if warmth is None else WARMTH(warmth.clamp(0, 1).numpy())
-    colours[..., 3] = np.clip(0.04 + 0.96 * strength, 0, 1)
+    dark, wide = _look(strength)
+    colours[..., 3] = np.clip(dark, 0, 1)
     # Strong lines last, on top of weak ones.
     order = np.argsort(strength, axis=None)
     i, j = np.unravel_index(order, strength.shape)
@@ -225,7 +204,7 @@ def draw_couplings(
         LineCollection(
             np.stack([starts, ends], 1).tolist(),
             colors=colours[i, j],
-            linewidths=0.35 + 2.4 * strength[i, j],
+            linewidths=wide[i, j],
             capstyle="round",
             zorder=1,
         )
@@ -233,16 +212,15 @@ def draw_couplings(
 
 
 def draw_legend(axes: Axes, y: float) -> None:
-    """What darkness means, at a few couplings."""
-    axes.text(0.0, y, "coupling", ha="left", va="center", fontsize=7.5, color=MUTED)
+    """Explain what darkness means, at a few couplings."""
+    say(axes, 0.0, y, "coupling", color=MUTED)
     for k, value in enumerate((0.06, 0.25, 0.5, 1.0)):
         x = 0.2 + 0.21 * k
-        axes.plot(
-            [x, x + 0.07],
-            [y, y],
-            color=LENGTH,
-            alpha=0.04 + 0.96 * value,
-            lw=0.35 + 2.4 * value,
-            clip_on=False,
-        )
-        axes.text(x + 0.085, y, f"{value:g}", ha="left", va="center", fontsize=7.5, color=MUTED)
+        dark, wide = _look(value)
+        axes.plot([x, x + 0.07], [y, y], color=LENGTH, alpha=dark, lw=wide, clip_on=False)
+        say(axes, x + 0.085, y, f"{value:g}", color=MUTED)
+
+
+def _look(strength: Any) -> tuple[Any, Any]:
+    """Say how dark and how wide the line of a coupling is."""
+    return 0.04 + 0.96 * strength, 0.35 + 2.4 * strength

@@ -46,8 +46,19 @@ STYLE: dict[Any, Any] = {
 
 
 def new_figure(height: float) -> Figure:
-    """A figure of the common width, without pyplot and its global state."""
+    """Make a figure of the common width, without pyplot and its global state."""
     return Figure(figsize=(WIDTH, height), facecolor=PAPER)
+
+
+def say(where: Axes | Figure, x: float, y: float, text: str, **look: Any) -> None:
+    """Write a small text whose middle is at this height, unless `look` says otherwise."""
+    where.text(x, y, text, **{"fontsize": 7.5, "va": "center", **look})
+
+
+def inner_axes(figure: Figure, left: float, foot: float, width: float, head: float) -> Axes:
+    """Add axes: left edge and width as shares of the figure, foot and head in inches."""
+    height = figure.get_figheight()
+    return figure.add_axes((left, foot / height, width, 1 - (foot + head) / height))
 
 
 def check_drawn(function: str, value: object, kind: type, what: str) -> None:
@@ -57,7 +68,7 @@ def check_drawn(function: str, value: object, kind: type, what: str) -> None:
 
 
 def cut_to(text: str, width: float, size: float) -> str:
-    """A text set in `size` points, cut with an ellipsis where it is wider than `width` points."""
+    """Cut a text set in `size` points with an ellipsis where it is wider than `width` points."""
     font = FontProperties(family=STYLE["font.family"], size=size)
 
     def is_wide(shown: str) -> bool:
@@ -132,5 +143,6 @@ def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 
 def in_legend(label: str) -> str:
-    """A label as it comes into a legend, which leaves out those that begin with an underscore."""
+    """Return a label as a legend shows it: legends leave out those that begin with an
+    underscore."""
     return f" {label}" if label.startswith("_") else label

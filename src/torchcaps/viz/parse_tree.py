@@ -7,9 +7,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torchcaps._checks import check_shape
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import finite_coupling
-from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 from torchcaps.viz.layered import (
     Row,
@@ -21,7 +21,7 @@ from torchcaps.viz.layered import (
     longest,
     strongest,
 )
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, cut_to, new_figure, show
+from torchcaps.viz.palette import MUTED, STYLE, WIDTH, cut_to, new_figure, say, show
 
 # Points for a line beside the image.
 NOTE = 185
@@ -30,7 +30,7 @@ NOTE = 185
 def draw_parse_tree(
     trace: Trace, image: Tensor, *, index: int = 0, class_names: Sequence[str] = ()
 ) -> Figure:
-    """Lengths as bars and couplings as lines for one image of a trace.
+    """Draw lengths as bars and couplings as lines for one image of a trace.
 
     The line to the parent that a capsule couples to most is drawn full, and its other lines are
     faded; a capsule that splits itself evenly has no strongest parent, and nothing fades. Of a
@@ -45,7 +45,8 @@ def draw_parse_tree(
     >>> draw_parse_tree(out.trace, images[0]).savefig("tree.svg")
     """
     check_index(trace, index)
-    _check_image(image, index)
+    so = f"of a batch give images[index], with the same index={index}"
+    check_shape("image", image, ("channels", "height", "width"), so)
     rows = []
     for name, capsules in capsule_layers(trace):
         length = lengths(capsules)[index].detach().float().cpu()
@@ -74,30 +75,16 @@ def draw_parse_tree(
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         said = cut_to(_longest(rows[-1], class_names), NOTE, 8.5)
-        notes.text(0.0, 0.83, said, va="center", color=INK)
-        notes.text(
-            0.0,
-            0.5,
-            f"bar: length, full is {full_bar:.3g}\nfaded: lines to any but the strongest parent",
-            va="center",
-            color=MUTED,
-            fontsize=7.5,
-        )
+        say(notes, 0.0, 0.83, said, fontsize=8.5)
+        note = f"bar: length, full is {full_bar:.3g}\nfaded: lines to any but the strongest parent"
+        say(notes, 0.0, 0.5, note, color=MUTED)
         draw_legend(notes, 0.25)
     return figure
 
 
 def _longest(top: Row, class_names: Sequence[str]) -> str:
-    """Which capsule is longest; without names nobody said that these are classes."""
+    """Say which capsule is longest; without names nobody said that these are classes."""
     winner = int(top.shown[top.length.argmax()])
     if class_names:
         return f"longest class capsule: {class_names[winner]}"
     return f"longest capsule in {top.name}: {winner}"
-
-
-def _check_image(image: Tensor, index: int) -> None:
-    if image.ndim != 3:
-        raise TorchcapsError(
-            f"draw_parse_tree shows one image [channels, height, width], but image came with shape "
-            f"{list(image.shape)}; of a batch give images[index], with the same index={index}."
-        )

@@ -7,15 +7,16 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torchcaps._checks import check_shape
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure, show
+from torchcaps.viz.palette import MUTED, STYLE, WIDTH, new_figure, say, show
 
 # Where drawings begin, as a share of the width; inches above them.
 FIRST, HEAD = 0.15, 0.5
 
 
 def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) -> Figure:
-    """A row a component, a column a step, and the image above.
+    """Draw a row a component, a column a step, and the image above.
 
     Arguments:
         image: what was shown, [c, h, w].
@@ -24,11 +25,8 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
 
     >>> draw_perturbations(images[0], drawn, steps=(-0.25, 0.0, 0.25))
     """
-    if drawn.ndim != 5 or drawn.shape[1] != len(steps):
-        raise TorchcapsError(
-            f"drawings must be [components, {len(steps)} steps, channels, height, width], but came "
-            f"as {list(drawn.shape)}."
-        )
+    known = ("components", len(steps), "channels", "height", "width")
+    check_shape("drawn", drawn, known, "the second axis is the steps")
     if not drawn.numel():
         raise TorchcapsError(
             f"a picture needs a component that moves by a step or more, but drawings came as "
@@ -47,7 +45,7 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             axes = figure.add_axes((FIRST, low, 1 - FIRST, share))
             show(axes, row)
             axes.axis("off")
-            figure.text(FIRST - 0.02, low + share / 2, f"{d}", ha="right", va="center", fontsize=7)
+            say(figure, FIRST - 0.02, low + share / 2, f"{d}", ha="right", fontsize=7)
         top = 1 - HEAD / tall
         for k, step in enumerate(steps):
             x = FIRST + (k + 0.5) * (1 - FIRST) / len(steps)
@@ -57,12 +55,6 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
         axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
         show(axes, image)
         axes.axis("off")
-        figure.text(
-            FIRST,
-            1 - 0.35 * HEAD / tall,
-            "left the image; below a row for each component that changes",
-            va="center",
-            fontsize=7,
-            color=INK,
-        )
+        note = "left the image; below a row for each component that changes"
+        say(figure, FIRST, 1 - 0.35 * HEAD / tall, note, fontsize=7)
     return figure

@@ -29,7 +29,7 @@ class Shown(NamedTuple):
 
 
 def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measure: str) -> Figure:
-    """One row an image: the image, a bar for each class, the reconstruction.
+    """Draw one row an image: the image, a bar for each class, the reconstruction.
 
     The bar of the winner, or else the highest, is darker and has its number. Of more than ten
     classes the ten highest are drawn, in their own order.
@@ -44,29 +44,24 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
     bars = min(len(class_names), MOST_BARS)
     each = max(BAR * bars, SIDE + 0.1) + MARGIN
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(each * len(rows))
+        tall = each * len(rows)
+        figure = new_figure(tall)
         for at, row in enumerate(rows):
             low = 1 - (at + 1) / len(rows)
-            high = low + (each - 0.28) / (each * len(rows))
-            figure.text(
-                0.03, high + 0.06 / (each * len(rows)), printable(row.title, keep=""), color=INK
-            )
-            _draw_image(figure, row.pixels, 0.03, high, each * len(rows), "image")
+            high = low + (each - 0.28) / tall
+            figure.text(0.03, high + 0.06 / tall, printable(row.title, keep=""), color=INK)
+            _draw_image(figure, row.pixels, 0.03, high, "image")
             if row.reconstruction is not None:
-                right = 0.97 - SIDE / WIDTH
-                _draw_image(
-                    figure, row.reconstruction, right, high, each * len(rows), "reconstruction"
-                )
-            height = BAR * bars / (each * len(rows))
+                _draw_image(figure, row.reconstruction, 0.97 - SIDE / WIDTH, high, "reconstruction")
+            height = BAR * bars / tall
             wide = 0.18 if row.reconstruction is not None else 0.44
             axes = figure.add_axes((0.44, high - height, wide, height))
             _draw_bars(axes, row, class_names, bars, measure)
     return figure
 
 
-def _draw_image(
-    figure: Figure, pixels: Tensor, left: float, high: float, tall: float, caption: str
-) -> None:
+def _draw_image(figure: Figure, pixels: Tensor, left: float, high: float, caption: str) -> None:
+    tall = figure.get_figheight()
     axes = figure.add_axes((left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall))
     show(axes, pixels)
     axes.set_xlabel(caption, fontsize=7, color=MUTED)

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torchcaps._checks import check_choice, check_shape
 from torchcaps._printable import printable
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import (
     INK,
     LENGTH,
@@ -30,9 +31,9 @@ SHOWN = {"sparsity": "sparsity", "validation_accuracy": "accuracy", "entropy": "
 def draw_pruning(
     runs: Mapping[str, Sequence[Mapping[str, Any]]], *, against: str = "epoch"
 ) -> Figure:
-    """Sparsity, validation accuracy and entropy by epoch, a line a run: [renzulli2025] Fig. 8, and
-    Figs. 10 and 14 of runs that were pruned epoch by epoch and at once; or accuracy and entropy by
-    sparsity.
+    """Draw sparsity, validation accuracy and entropy by epoch, a line a run: [renzulli2025] Fig. 8,
+    and Figs. 10 and 14 of runs that were pruned epoch by epoch and at once; or accuracy and entropy
+    by sparsity.
 
     Arguments:
         runs: rows of metrics, as `Run.metrics()` gives them, by the name of the run.
@@ -44,8 +45,7 @@ def draw_pruning(
     check_drawn("draw_pruning", runs, Mapping, what)
     for each in runs.values():
         check_drawn("draw_pruning", each, Sequence, what)
-    if against not in ("epoch", "sparsity"):
-        raise TorchcapsError(f'against must be "epoch" or "sparsity", but is {short(against)}.')
+    check_choice("against", against, ("epoch", "sparsity"))
     if not runs:
         raise TorchcapsError(
             "draw_pruning draws a line for each run, but none came; give the metrics of one or "
@@ -68,15 +68,9 @@ def draw_pruning(
                 points = [
                     (row[against], row[field]) for row in rows if {field, against} <= row.keys()
                 ]
-                axes.plot(
-                    [place for place, _ in points],
-                    [value for _, value in points],
-                    "o-",
-                    color=colour,
-                    ms=2.5,
-                    lw=1.2,
-                    label=in_legend(printable(name, keep="")),
-                )
+                label = in_legend(printable(name, keep=""))
+                x, y = zip(*points, strict=True) if points else ((), ())
+                axes.plot(x, y, "o-", color=colour, ms=2.5, lw=1.2, label=label)
             _plain(axes, title)
             axes.tick_params(labelbottom=k == 0)
             if k == 0:
@@ -86,8 +80,8 @@ def draw_pruning(
 
 
 def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
-    """Accuracy and entropy against the number of levels that couplings are moved to [renzulli2025]
-    Fig. 7.
+    """Draw accuracy and entropy against the number of levels that couplings are moved to
+    [renzulli2025] Fig. 7.
 
     Arguments:
         rows: (levels, accuracy as a share, entropy in bit), one a grid.
@@ -112,9 +106,9 @@ def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
 
 
 def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
-    """A row an image: the image, then for every network where the capsules of its answer lie, over
-    the image [renzulli2025] Fig. 5. Each map is drawn as shares of its own largest value: where it
-    lies can be compared, how strong it is cannot.
+    """Draw a row an image: the image, then for every network where the capsules of its answer lie,
+    over the image [renzulli2025] Fig. 5. Each map is drawn as shares of its own largest value:
+    where it lies can be compared, how strong it is cannot.
 
     Arguments:
         images: [k, c, h, w].
@@ -123,15 +117,10 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     >>> draw_saliency(images, {"before": before, "after pruning": after})
     """
     what = 'maps by the names of their networks, {"mine": analysis.saliency(...)}'
-    check_drawn("draw_saliency", images, Tensor, "images [k, c, h, w]")
+    check_shape("images", images, ("k", "c", "h", "w"))
     check_drawn("draw_saliency", maps, Mapping, what)
     for each in maps.values():
         check_drawn("draw_saliency", each, Tensor, what)
-    if images.ndim != 4:
-        raise TorchcapsError(
-            f"draw_saliency draws images [k, c, h, w], but they came with shape "
-            f"{list(images.shape)}."
-        )
     if not len(images) or any(each.shape != images[:, 0].shape for each in maps.values()):
         shapes = {name: list(each.shape) for name, each in maps.items()}
         raise TorchcapsError(

@@ -16,7 +16,8 @@ def draw_rates(
     *,
     suggested: float | None = None,
 ) -> Figure:
-    """The loss of each step as a dot, its running mean as a line, over the rates on a log scale.
+    """Draw the loss of each step as a dot, its running mean as a line, over the rates on a log
+    scale.
 
     Arguments:
         rates: the learning rate of every step.

@@ -48,7 +48,7 @@ class DerivedImages(Items, ABC):
 
     @abstractmethod
     def _make(self, source: Tensor, sample: Tensor) -> Batch:
-        """Images out of images `source` of the base [b], drawn by the sample numbers [b]."""
+        """Make images out of images `source` of the base [b], drawn by the sample numbers [b]."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ class DerivedImages(Items, ABC):
         return self._make(sample % len(self.base), sample)
 
     def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
-        """(the rest, a share), made of images of the base that lie in one of both."""
+        """Part the base: (images made of the rest, images made of a share)."""
         rest, held = self.base.hold_out(share=share, seed=seed)
         return replace(self, base=rest), replace(self, base=held)
 
@@ -75,5 +75,5 @@ class DerivedImages(Items, ABC):
         return replace(self, base=self.base.to(device))
 
     def digest(self) -> str:
-        """Twelve characters of the base and of all that the images are made by."""
+        """Return twelve characters of the base and of all that the images are made by."""
         return digest_over(self, "base")

@@ -65,7 +65,8 @@ OBJECTS: Mapping[str, tuple[CanonicalPart, ...]] = MappingProxyType(
 
 
 def _box(x: Tensor, y: Tensor, centre: tuple[float, float], half: tuple[float, float]) -> Tensor:
-    """The larger of the distances to the two pairs of sides: corners stay sharp at any offset."""
+    """Return the larger of the distances to the two pairs of sides: corners stay sharp at any
+    offset."""
     return torch.maximum((x - centre[0]).abs_() - half[0], (y - centre[1]).abs_() - half[1])
 
 
@@ -74,7 +75,7 @@ def _radius(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _shape(name: str, x: Tensor, y: Tensor) -> Tensor:
-    """Distance in the shape's own frame, where its unit circle has radius one."""
+    """Measure the distance in the shape's own frame, where its unit circle has radius one."""
     match name:
         case "disk":
             return _radius(x, y) - 0.85
@@ -105,7 +106,7 @@ def _shape(name: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def part_distance(part: Tensor, pose: Tensor, size: int) -> Tensor:
-    """Distance from each pixel to each part, float32 [n, p, size, size]; far for an empty slot.
+    """Measure from each pixel to each part, float32 [n, p, size, size]; far for an empty slot.
 
     part: [n, p], index into PART_NAMES or -1. pose: [n, p, 4].
     """
@@ -125,7 +126,7 @@ def part_distance(part: Tensor, pose: Tensor, size: int) -> Tensor:
 
 
 def disk_distance(centre: Tensor, radius: Tensor, size: int) -> Tensor:
-    """Distance from each pixel to a disk per sample, [n, size, size]; far where the radius is 0."""
+    """Measure from each pixel to a disk per sample, [n, size, size]; far where the radius is 0."""
     grid = torch.arange(size, device=centre.device, dtype=torch.float32)
     dx = (grid - centre[:, :1])[:, None, :]
     dy = (grid - centre[:, 1:])[:, :, None]
@@ -134,7 +135,7 @@ def disk_distance(centre: Tensor, radius: Tensor, size: int) -> Tensor:
 
 
 def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
-    """The visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
+    """Find the visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
 
     A pixel is a part's own when the part covers at least half of it and nothing before the part
     (its rim included) does; so no pixel has two owners. An empty slot has no pixels.

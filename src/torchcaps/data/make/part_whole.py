@@ -108,7 +108,7 @@ def part_whole(
     device: torch.device | str = "cpu",
     chunk: int | None = None,
 ) -> ImageSet:
-    """Samples `start` to `start + n` of a split, labels drawn evenly; splits share no sample.
+    """Draw samples `start` to `start + n` of a split, labels evenly; splits share no sample.
 
     Arguments:
         split: "train", "validation" or "test".
@@ -154,7 +154,7 @@ class _Draws(NamedTuple):
 
 
 def _scene(draws: _Draws, sample: Tensor, spec: PartWholeSpec) -> tuple[Tensor, ...]:
-    """Images, labels and the tensors of `PartTruth`, in its order, for these samples."""
+    """Draw images, labels and the tensors of `PartTruth`, in its order, for these samples."""
     label = _pick(draws.uniform(sample, _LABEL, 1)[:, 0], 0, spec.n_classes - 1)
     whole_pose = _whole_pose(draws.uniform(sample, _POSE, 4), spec)
     own_part, own_pose = _own_parts(draws, sample, label, whole_pose, spec)
@@ -181,7 +181,7 @@ def _spread(u: Tensor, low: float, high: float) -> Tensor:
 
 
 def _pick(u: Tensor, low: int, high: int) -> Tensor:
-    """An integer from low to high, both included."""
+    """Pick an integer from low to high, both included."""
     return low + (u * (high - low + 1)).to(torch.int64)
 
 
@@ -196,7 +196,7 @@ def _whole_pose(u: Tensor, spec: PartWholeSpec) -> Tensor:
 def _own_parts(
     draws: _Draws, sample: Tensor, label: Tensor, whole_pose: Tensor, spec: PartWholeSpec
 ) -> tuple[Tensor, Tensor]:
-    """The parts of each whole: its pose after the jittered canonical poses."""
+    """Pose the parts of each whole: its pose after the jittered canonical poses."""
     rows = [row[: spec.parts] for row in OBJECTS.values()]
     device = label.device
     part = torch.tensor([[PART_NAMES.index(p.part) for p in row] for row in rows], device=device)
@@ -220,7 +220,7 @@ def _own_parts(
 
 
 def _stray_parts(draws: _Draws, sample: Tensor, spec: PartWholeSpec) -> tuple[Tensor, Tensor]:
-    """Parts of any shape, place and turn, as large as those of a whole."""
+    """Draw parts of any shape, place and turn, as large as those of a whole."""
     most = spec.clutter[1]
     count = _pick(draws.uniform(sample, _STRAY_COUNT, 1), *spec.clutter)
     u = draws.uniform(sample, _STRAYS, 5 * most).view(len(sample), most, 5)
@@ -234,7 +234,8 @@ def _stray_parts(draws: _Draws, sample: Tensor, spec: PartWholeSpec) -> tuple[Te
 
 
 def _occluder(u: Tensor, own_pose: Tensor, spec: PartWholeSpec) -> Tensor:
-    """A disk as large as one of the whole's parts, moved so that it hides half of that circle."""
+    """Place a disk as large as one of the whole's parts, so that it hides half of that part's
+    circle."""
     victim = own_pose[torch.arange(len(u), device=u.device), _pick(u[:, 1], 0, spec.parts - 1)]
     cos, sin = (value.to(torch.float32) for value in cos_sin(u[:, 2] * (2 * math.pi)))
     # Two unit circles 0.8 apart share half their area.
@@ -244,7 +245,7 @@ def _occluder(u: Tensor, own_pose: Tensor, spec: PartWholeSpec) -> Tensor:
 
 
 def _paint(distance: Tensor, ink: Tensor) -> Tensor:
-    """The picture [n, h, w] without occluder and noise: slots from the last to the first."""
+    """Paint the picture [n, h, w] without occluder and noise: slots from the last to the first."""
     canvas = torch.zeros_like(distance[:, 0])
     for slot in reversed(range(ink.shape[1])):
         edge = 0.5 - distance[:, slot]

@@ -54,12 +54,12 @@ class SignSet(Items):
         return len(self.numbers)
 
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """Some numbers, the same in every epoch."""
+        """Return some numbers, the same in every epoch."""
         chosen = self.numbers[index]
         return Batch(chosen.view(-1, 1, 1, 1), (chosen >= 0).long())
 
     def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
-        """(the rest, a share): a number lies where its opposite does, so both stay symmetric."""
+        """Part off a share: a number lies where its opposite does, so both parts stay symmetric."""
         sizes, size_of = self.numbers.abs().unique(return_inverse=True)
         _, held = hold_out(len(sizes), share=share, seed=seed)
         is_held = torch.zeros(len(sizes), dtype=torch.bool, device=self.numbers.device)
@@ -78,7 +78,7 @@ class SignSet(Items):
 
 
 def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int = 0) -> SignSet:
-    """`n` numbers in [-1, 1] with their signs.
+    """Make `n` numbers in [-1, 1] with their signs.
 
     Arguments:
         distribution: where the numbers lie: on a "grid", "between" its points, or "uniform" at

@@ -28,7 +28,7 @@ STREAMS = {"train": 0, "test": 1}
 
 
 def toy_2d(split: Literal["train", "test"], n: int = 10_000, *, seed: int = 0) -> ImageSet:
-    """`n` points as images [2, 1, 1], the classes in turn.
+    """Draw `n` points as images [2, 1, 1], the classes in turn.
 
     Arguments:
         split: "train" or "test".

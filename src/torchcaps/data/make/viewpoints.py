@@ -26,7 +26,7 @@ _FAMILIAR = {"azimuth": (0, 20, 40, 300, 320, 340), "elevation": (30, 35, 40)}
 
 
 def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
-    """The images seen from familiar or from novel directions.
+    """Choose the images seen from familiar or from novel directions.
 
     Arguments:
         images: of smallNORB, or any whose `facts` hold the angle in degrees.
@@ -51,7 +51,7 @@ def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
 
 
 def _by_name(root: Root, split: Split, *, angle: Angle, tested: Kind) -> ImageSet:
-    """Trained on familiar viewpoints, tested on those of one kind."""
+    """Take familiar viewpoints for training, and those of one kind for the test."""
     return viewpoints(smallnorb(root, split), angle, "familiar" if split == "train" else tested)
 
 

@@ -30,7 +30,7 @@ def from_arrays(
     name: str = "arrays",
     groups: Sequence[object] | None = None,
 ) -> ImageSet:
-    """Labelled images out of arrays or tensors, which are copied: who writes into theirs later
+    """Make labelled images out of arrays or tensors, which are copied: who writes into theirs later
     changes neither the set nor its digest. `ImageSet` takes tensors as they are, where memory is
     short.
 
@@ -58,7 +58,7 @@ def as_image_set(
     copied: bool = False,
     groups: Any = None,
 ) -> ImageSet:
-    """The same of tensors that are nobody else's, which need not be copied."""
+    """Make labelled images as `from_arrays` does; tensors that nobody else holds need no copy."""
     pixels, answers = tensor_of(images, "images", name), tensor_of(labels, "labels", name)
     if pixels.ndim == 3:
         pixels = pixels.unsqueeze(1)
@@ -73,7 +73,7 @@ def as_image_set(
 
 
 def _apart(tensor: Tensor, given: ArrayLike | Tensor) -> Tensor:
-    """A copy, if what was given was not copied before it became this tensor."""
+    """Copy a tensor that shares its memory with what was given."""
     if not isinstance(given, Tensor):
         return tensor
     is_shared = tensor.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
@@ -83,7 +83,7 @@ def _apart(tensor: Tensor, given: ArrayLike | Tensor) -> Tensor:
 def _labelled(
     answers: Tensor, class_names: Sequence[str] | None, name: str
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Labels as whole numbers [n], and the names of their classes."""
+    """Return labels as whole numbers [n], and the names of their classes."""
     if answers.ndim == 2 and answers.shape[1] == 1:
         answers = answers[:, 0]
     if answers.is_floating_point() or answers.is_complex() or answers.dtype == torch.bool:
@@ -121,7 +121,8 @@ def from_npz(
     labels: str = "labels",
     groups: str | None = None,
 ) -> ImageSet:
-    """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled.
+    """Read the two arrays of these names in an .npz file, as in `from_arrays`; nothing is
+    unpickled.
 
     Arguments:
         path: the .npz file.
@@ -169,8 +170,8 @@ def from_npz(
 
 
 def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[int, ...], int]:
-    """The shape that an array's header states, where the archive holds as many bytes, and how many
-    bytes of memory it takes to be read."""
+    """Return the shape that an array's header states, where the archive holds as many bytes, and
+    how many bytes of memory it takes to be read."""
     size = archive.getinfo(member).file_size
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file)
@@ -210,7 +211,7 @@ def _check_room(path: Path, of_images: int, labels: int) -> None:
 
 
 def _groups(archive: zipfile.ZipFile, array: str, path: Path, count: int) -> object:
-    """Text or numbers, which become names."""
+    """Read text or numbers, which become names."""
     shape, _ = _sizes_of(archive, f"{array}.npy", path)
     if shape != (count,):
         raise TorchcapsError(
@@ -249,7 +250,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic
 
 
 def tensor_of(values: ArrayLike | Tensor, what: str, name: str) -> Tensor:
-    """Numbers of any kind that torch knows, as a tensor."""
+    """Make numbers of any kind that torch knows a tensor."""
     if isinstance(values, Tensor):
         if values.is_meta or values.is_nested or values.layout != torch.strided:
             other = "nested, of several sizes" if values.is_nested else "sparse"

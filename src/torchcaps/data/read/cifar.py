@@ -105,7 +105,7 @@ _ARCHIVE = "its archive, as downloaded, or the folder unpacked from it"
 
 @file_set("cifar10", _ARCHIVE, ((3, 32, 32), 10, 50_000))
 def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """CIFAR-10 out of its files, the folder above them, or one of its two archives.
+    """Read CIFAR-10 out of its files, the folder above them, or one of its two archives.
 
     Arguments:
         root: the folder of its files.
@@ -119,7 +119,7 @@ def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Im
 
 @file_set("cifar100", _ARCHIVE, ((3, 32, 32), 100, 50_000))
 def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """CIFAR-100 with its hundred fine classes; root as in `cifar10`.
+    """Read CIFAR-100 with its hundred fine classes; root as in `cifar10`.
 
     Arguments:
         root: the folder of its files.
@@ -149,7 +149,7 @@ def _read(layout: _Layout, root: Path, split: str) -> ImageSet:
 def _contents(
     layout: _Layout, root: Path, split: str
 ) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
-    """The version that is there, and its files of this split, read one at a time."""
+    """Find the version that is there, and its files of this split, read one at a time."""
     versions = (layout.binary, layout.python)
     for version in versions:
         names = version.files[split]
@@ -219,5 +219,5 @@ def _python(layout: _Layout, path: Path, content: bytearray) -> tuple[Bytes, NDA
 
 
 def _entry(batch: dict[object, object], key: str) -> object:
-    """Python 2 wrote keys as bytes."""
+    """Look up a key; Python 2 wrote it as bytes."""
     return batch.get(key, batch.get(key.encode()))

@@ -20,7 +20,8 @@ def from_dataset(
     name: str | None = None,
     groups: Sequence[object] | None = None,
 ) -> ImageSet:
-    """Labelled images out of a torch Dataset, or anything with a length and items (image, label).
+    """Read labelled images out of a torch Dataset, or anything with a length and items (image,
+    label).
 
     An image is a tensor or array ([h, w], [channels, h, w], or up to four channels last) of bytes
     or of floats in [0, 1], or a picture of pillow; all of one shape and type. Random transforms

@@ -38,7 +38,7 @@ TEST_SHARE = 0.2
 def dogs_vs_cats(
     root: str | PathLike[str], split: Literal["train", "test"], *, size: Size | None = None
 ) -> ImageSet:
-    """Dogs vs. Cats out of the folder train, or the folder above it.
+    """Read Dogs vs. Cats out of the folder train, or the folder above it.
 
     Arguments:
         root: the folder train, or the one above it.
@@ -76,7 +76,7 @@ def dogs_vs_cats(
 
 
 def _folder(root: Path) -> Path:
-    """Where the labelled pictures lie."""
+    """Find where the labelled pictures lie."""
     for folder in (root, root / "train", root / "dogs-vs-cats" / "train"):
         if folder.is_dir() and any(NAMED.fullmatch(path.name) for path in folder.iterdir()):
             return folder

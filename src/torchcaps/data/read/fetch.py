@@ -56,7 +56,7 @@ def fetch_data(
     timeout: float = 30.0,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """The files of a published data set, laid below `root` where `load(name, root=root)` looks.
+    """Lay the files of a published data set below `root`, where `load(name, root=root)` looks.
 
     Files that are there already are checked, not fetched. What was begun is continued, by the next
     call after an interruption too. Two processes may fetch into one folder: one waits.
@@ -190,8 +190,8 @@ def _length(path: Path) -> int:
 
 
 def _own_file(path: Path, what: str) -> BinaryIO:
-    """A file of ours to read and to append to. In a folder that others may write to, its name may
-    be taken by a link to a file that is not to be written, or by a pipe that never answers."""
+    """Open a file of ours to read and to append to. In a folder that others may write to, its name
+    may be taken by a link to a file that is not to be written, or by a pipe that never answers."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -217,7 +217,7 @@ def _not_ours(path: Path, what: str) -> TorchcapsError:
 def _complete(
     url: str, partial: Path, file: RemoteFile, timeout: float, progress: Progress | None
 ) -> str:
-    """Append what a partial file lacks; the SHA-256 of the whole."""
+    """Append what a partial file lacks; return the SHA-256 of the whole."""
     with _own_file(partial, "a file that was begun") as out:
         out.seek(0)
         seen, have = hashlib.sha256(), 0
@@ -245,7 +245,7 @@ def _complete(
 
 
 def _opened(url: str, start: int, timeout: float) -> http.client.HTTPResponse:
-    """The answer of a server, after redirects, none of which may leave http and https."""
+    """Ask a server for a file, after redirects, none of which may leave http and https."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         *(urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler),
@@ -288,7 +288,8 @@ def _why(error: Exception) -> str:
 
 
 def _first_byte(response: http.client.HTTPResponse, start: int, size: int) -> int:
-    """Which byte of the file the body begins with, in an answer that tells of the right file."""
+    """Say which byte of the file the body begins with, in an answer that tells of the right
+    file."""
     if response.status == 206:
         found = _PART.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:
@@ -314,7 +315,8 @@ def _next(response: http.client.HTTPResponse, most: int, where: str) -> bytes:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """The .mat files of a zip, whose SHA-256 is right, into one folder; those there are kept."""
+    """Unpack the .mat files of a zip, whose SHA-256 is right, into one folder; those there are
+    kept."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():

@@ -57,7 +57,7 @@ def image_folder(
     seed: int = 0,
     groups: str | None = None,
 ) -> ImageSet:
-    """The pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
+    """Read the pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
 
     Arguments:
         root: the folder that holds a folder a class, or a folder a split.
@@ -96,7 +96,7 @@ def image_folder(
 
 
 def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = None) -> Tensor:
-    """Pictures as bytes [n, channels, height, width], stretched to `size` or all of one size."""
+    """Read pictures as bytes [n, channels, h, w], stretched to `size` or all of one size."""
     if size is None:
         size = _common_size(files, [measure_picture(path)[0] for path in files])
     shape = (len(files), channels, *size)
@@ -114,7 +114,7 @@ def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = 
 def pixels_of(
     image: "Image.Image", channels: Literal[1, 3] | None = None, size: Size | None = None
 ) -> NDArray[np.uint8]:
-    """A picture of any mode as bytes [channels, h, w]; by default grey ones keep one channel."""
+    """Make a picture of any mode bytes [channels, h, w]; by default grey ones keep one channel."""
     from PIL import Image
 
     if channels is None:
@@ -142,7 +142,8 @@ def pixels_of(
 def _shape(
     files: list[Path], size: Size | None, channels: Literal[1, 3] | None
 ) -> tuple[int, int, Literal[1, 3]]:
-    """Height, width and channels of all these pictures; only what is not given is looked up."""
+    """Find height, width and channels of all these pictures; only what is not given is looked
+    up."""
     if size is not None and channels is not None:
         return *size, channels
     measures = [measure_picture(path) for path in files]
@@ -164,7 +165,7 @@ def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:
 
 @contextmanager
 def _opened(path: Path) -> Iterator["ImageFile.ImageFile"]:
-    """A picture whose header alone has been read; its damage is told in one sentence."""
+    """Open a picture, of which only the header is read; its damage is told in one sentence."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -201,7 +202,7 @@ def _opened(path: Path) -> Iterator["ImageFile.ImageFile"]:
 
 
 def measure_picture(path: Path) -> tuple[Size, str]:
-    """(height, width) of a picture that stands upright, and Pillow's word for its mode."""
+    """Read (height, width) of a picture that stands upright, and Pillow's word for its mode."""
     with _opened(path) as image:
         (width, height), exif = image.size, image.getexif()
         if image.format == "TIFF":
@@ -213,7 +214,7 @@ def measure_picture(path: Path) -> tuple[Size, str]:
 
 
 def read_picture(path: Path, channels: Literal[1, 3], size: Size) -> NDArray[np.uint8]:
-    """Bytes [channels, h, w] of a picture, upright and stretched to (height, width)."""
+    """Read bytes [channels, h, w] of a picture, upright and stretched to (height, width)."""
     with _opened(path) as image:
         from PIL import ImageOps
 

@@ -31,7 +31,7 @@ class Suggested:
     example: str
 
     def text(self) -> str:
-        """What it may mean, and the pattern that parts them."""
+        """Say what it may mean, and the pattern that parts them."""
         return (
             f"{self.both:,} of {self.test:,} groups of the test are in training too, if names as "
             f"{short(self.example)} tell pictures that belong together; what is right about them "
@@ -40,7 +40,8 @@ class Suggested:
 
 
 def suggested(training: Sequence[str], test: Sequence[str], n_classes: int) -> Suggested | None:
-    """What paths of pictures suggest; None where they suggest no groups, or none on both sides.
+    """Say which groups the paths of pictures suggest; None where these are none, or none on both
+    sides.
 
     Names of groups hold a number, as those of patients do and those of kinds of things do not, and
     a group has two pictures or more, on average.
@@ -59,7 +60,7 @@ def suggested(training: Sequence[str], test: Sequence[str], n_classes: int) -> S
 
 
 def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
-    """How many groups lie where, and which share of each class the test has."""
+    """Say how many groups lie where, and which share of each class the test has."""
     there, tested = set(training.groups or ()), set(test.groups or ())
     of_test = Counter(test.labels)
     of_both = of_test + Counter(training.labels)
@@ -79,7 +80,7 @@ def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
 def told_of_folder(
     root: str | os.PathLike[str], by: str | None
 ) -> tuple[str | None, Suggested | None]:
-    """How the groups of a folder of pictures are parted, or, where nobody said which there are,
+    """Say how the groups of a folder of pictures are parted, or, where nobody said which there are,
     those that names suggest."""
     home = path_of("root", root)
     training, test = (listed(home, split, groups=by) for split in ("train", "test"))

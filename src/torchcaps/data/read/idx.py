@@ -43,7 +43,7 @@ LABELS = {
 
 
 def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
-    """The unsigned bytes of one IDX file with the given number of axes.
+    """Read the unsigned bytes of one IDX file with the given number of axes.
 
     Arguments:
         path: the file, packed by gzip or not.
@@ -75,7 +75,7 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
 
 @file_set("mnist", FILES, ((1, 28, 28), 10, 60_000))
 def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """MNIST out of the folder that holds its four files, or MNIST/raw, as published.
+    """Read MNIST out of the folder that holds its four files, or MNIST/raw, as published.
 
     Arguments:
         root: the folder of its files.
@@ -89,7 +89,7 @@ def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Imag
 
 @file_set("fashion-mnist", FILES, ((1, 28, 28), 10, 60_000))
 def fashion_mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw.
+    """Read Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw.
 
     Arguments:
         root: the folder of its files.

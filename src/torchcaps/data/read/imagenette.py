@@ -35,7 +35,7 @@ TENCH = "n01440764"
 def imagenette(
     root: str | PathLike[str], split: Literal["train", "test"], *, size: Size | None = None
 ) -> ImageSet:
-    """Imagenette out of the folder imagenette2, or the folder above it; the test is `val`.
+    """Read Imagenette out of the folder imagenette2, or the folder above it; the test is `val`.
 
     Arguments:
         root: the folder that holds train and val, or the one above it.

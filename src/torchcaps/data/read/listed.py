@@ -42,7 +42,7 @@ def listed(
     seed: int = 0,
     groups: str | None = None,
 ) -> Listed:
-    """What `image_folder` reads, by name."""
+    """List what `image_folder` reads, by name."""
     check_number("test_share", test_share, above=0, below=1)
     class_names, files, is_drawn = _files(root, split)
     name, whole, group_of = root.resolve().name, _whole(root), None
@@ -64,8 +64,8 @@ def _below(root: Path, path: Path) -> str:
 
 
 def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
-    """The classes, and every picture of the split with its class; or, where no folder says what is
-    the test, all of them, of which it must be drawn."""
+    """List the classes, and every picture of the split with its class; or, where no folder says
+    what is the test, all of them, of which it must be drawn."""
     check_choice("split", split, SPLITS)
     if not root.is_dir():
         raise TorchcapsError(
@@ -103,7 +103,7 @@ def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
 
 
 def _whole(root: Path) -> list[Path]:
-    """Every picture of every split."""
+    """List every picture of every split."""
     home = root.resolve()
     classes = _folders(root, home)
     if _has_splits({path.name: path for path in classes}, home):
@@ -120,7 +120,7 @@ def _whole(root: Path) -> list[Path]:
 
 
 def _has_splits(parts: dict[str, Path], home: Path) -> bool:
-    """Whether these folders are splits, not classes."""
+    """Say whether these folders are splits, not classes."""
     return "train" in parts and set(parts) <= set(SPLITS) and bool(_folders(parts["train"], home))
 
 
@@ -181,7 +181,8 @@ def tell_left_out(root: Path, whole: list[Path]) -> None:
 
 
 def inside(folder: Path, home: Path) -> list[Path]:
-    """What lies in a folder, by name and without hidden things; no link may lead out of home."""
+    """List what lies in a folder, by name and without hidden things; no link may lead out of
+    home."""
     found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     for path in found:
         if path.is_symlink() and not _stays(path, home):

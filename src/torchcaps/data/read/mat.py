@@ -272,7 +272,7 @@ AFFNIST_FILES = "test.mat or training_and_validation_batches"
 
 @file_set("svhn", SVHN_FILES, ((3, 32, 32), 10, 73_257))
 def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """SVHN's cropped digits, out of the folder that holds train_32x32.mat and test_32x32.mat.
+    """Read SVHN's cropped digits, out of the folder that holds train_32x32.mat and test_32x32.mat.
 
     The digit 0 has label 10 there, and 0 here. http://ufldl.stanford.edu/housenumbers/
 
@@ -298,7 +298,7 @@ def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Image
 
 @file_set("affnist", AFFNIST_FILES, ((1, 40, 40), 10, 1_600_000))
 def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """affNIST out of the folder that holds test.mat or test_batches, and those for training.
+    """Read affNIST out of the folder that holds test.mat or test_batches, and those for training.
 
     A column of 1600 numbers is an image, row by row. For training: training_and_validation_batches,
     else training_batches; the single files `training_and_validation.mat` and `training.mat` of the

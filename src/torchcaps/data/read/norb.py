@@ -50,7 +50,7 @@ _FACTS = (
 
 @file_set("smallnorb", "its -dat.mat, -cat.mat and -info.mat files")
 def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """smallNORB out of the folder that holds its six files, as published.
+    """Read smallNORB out of the folder that holds its six files, as published.
 
     The two cameras are the two channels. `facts` holds the toy's `instance`, the camera's
     `elevation` (30 to 70) and `azimuth` (0 to 340) in degrees, and the `lighting`.
@@ -81,7 +81,7 @@ def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> 
 
 
 def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer]:
-    """One file's values [n, *shape], writable."""
+    """Read one file's values [n, *shape], writable."""
     axes = 1 + len(shape)
     with opened(path) as file:
         begin = file.read(4)

@@ -29,7 +29,7 @@ class Readable(Protocol):
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file, unpacked as it is read when its name ends in .gz or .tgz."""
+    """Open a file, unpacked as it is read when its name ends in .gz or .tgz."""
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; is the data folder right?")
     open_bytes = gzip.open if path.suffix in (".gz", ".tgz") else open
@@ -47,7 +47,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def exactly(file: Readable, count: int, path: Path) -> bytearray:
-    """The next `count` bytes, asked for in small pieces: a lying header costs no memory."""
+    """Read the next `count` bytes in small pieces: a lying header costs no memory."""
     values = bytearray()
     while len(values) < count:
         piece = file.read(min(CHUNK, count - len(values)))
@@ -61,7 +61,7 @@ def exactly(file: Readable, count: int, path: Path) -> bytearray:
 
 
 def whole(path: Path, *, most: int) -> bytearray:
-    """A whole file of at most `most` bytes, which is looked up before anything is read."""
+    """Read a whole file of at most `most` bytes, which is looked up before anything is read."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -118,7 +118,7 @@ def known_numbers(
 
 
 def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[str, bytearray]:
-    """Those of the requested files that a tar archive holds, gzipped or not, read into memory.
+    """Read the requested files that a tar archive holds, gzipped or not, into memory.
 
     most: bytes that the whole archive may unpack to.
     """
@@ -150,7 +150,7 @@ def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[st
 
 
 def _described(header: bytearray, path: Path) -> tuple[str, int]:
-    """Name and size of a member, when its header is sound and its name stays inside."""
+    """Return name and size of a member, when its header is sound and its name stays inside."""
     summed = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
     if _octal(header[148:156]) != summed:
         raise TorchcapsError(

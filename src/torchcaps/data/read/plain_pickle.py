@@ -44,7 +44,7 @@ class _Blank:
 
 
 def read_pickle(content: bytes | bytearray, path: Path) -> object:
-    """What a pickle describes; its arrays and long strings are views of `content`.
+    """Return what a pickle describes; its arrays and long strings are views of `content`.
 
     path: for the sentence about a pickle that is damaged or asks for more.
     """
@@ -98,7 +98,7 @@ class _Machine:
         self.stack.append(value)
 
     def marked(self) -> list[object]:
-        """What lies above the last mark, taken off the stack."""
+        """Take off the stack what lies above the last mark."""
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -133,12 +133,12 @@ class _Machine:
         self.push(_Name(wish))
 
     def line(self) -> str:
-        """Text up to the end of the line, as protocol 2 writes names."""
+        """Read text up to the end of the line, as protocol 2 writes names."""
         end = bytes(self.content[self.at : self.at + 200]).find(b"\n")
         return bytes(self.take(end + 1)).decode().removesuffix("\n")
 
     def call(self) -> None:
-        """The three calls that numpy writes, recognised instead of made."""
+        """Recognise the three calls that numpy writes, instead of making them."""
         given, name = self.stack.pop(), self.stack.pop()
         match name, given:
             case _Name(), (_Name(), tuple(), _) if name in _RECONSTRUCT:

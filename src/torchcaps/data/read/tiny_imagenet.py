@@ -39,7 +39,8 @@ MOST_LETTERS, MOST_OF_NAME = 100, 255
     ((3, 64, 64), 200, 100_000),
 )
 def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is `val`.
+    """Read Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is
+    `val`.
 
     Arguments:
         root: the folder of its files, or the one above it.
@@ -110,7 +111,8 @@ def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
 
 
 def _meanings(home: Path, wnids: list[str]) -> tuple[str, ...]:
-    """The first word for each class; where two classes share it, their names in wnids.txt too."""
+    """Return the first word for each class; where two classes share it, their names in wnids.txt
+    too."""
     words = {wnid: meaning for wnid, meaning, *_ in _lines(home / "words.txt", 2)}
     first = [words.get(wnid, wnid).split(",")[0].strip() for wnid in wnids]
     return tuple(
@@ -120,7 +122,7 @@ def _meanings(home: Path, wnids: list[str]) -> tuple[str, ...]:
 
 
 def _lines(path: Path, fields: int) -> list[list[str]]:
-    """What tabs part in each line that is not empty; at least so many fields."""
+    """Split each line that is not empty at its tabs, into at least so many fields."""
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; unpack the whole archive.")
     try:

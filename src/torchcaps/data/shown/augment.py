@@ -37,7 +37,7 @@ _SHIFT, _FLIP, _MAP, _LIGHT = range(100, 104)
 
 
 def affine(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
-    """Turned, leant, stretched and shifted, each by an even draw.
+    """Turn, lean, stretch and shift, each by an even draw.
 
     Rotation up to 15 degrees, shear up to 0.1, each axis stretched by 0.9 to 1.1 on its own, shift
     up to 2.5 pixels of 28 (a larger image moves as much farther).
@@ -80,9 +80,9 @@ def _turned_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: float) -
 def _lit(
     pixels: Tensor, seed: int, sample: Tensor, *, brightness: float, contrast: float
 ) -> Tensor:
-    """Brighter by an even draw from ±brightness, then differences from the mean of each channel
-    times an even draw from 1 ± contrast. Nothing is cut, so pixels may leave [0, 1]: cameras would
-    cut them, the code that this follows does not."""
+    """Brighten by an even draw from ±brightness, then multiply differences from the mean of each
+    channel by an even draw from 1 ± contrast. Nothing is cut, so pixels may leave [0, 1]: cameras
+    would cut them, the code that this follows does not."""
     u = uniform(seed, sample, _LIGHT, 2, pixels.device).to(pixels.dtype) * 2 - 1
     brighter, factor = u[:, 0] * brightness, u[:, 1] * contrast + 1
     mean = _means(pixels)
@@ -91,8 +91,8 @@ def _lit(
 
 
 def _means(pixels: Tensor) -> Tensor:
-    """The mean of each channel, [b, c, 1, 1], of pixels rounded to a 256th of a byte: sums of whole
-    numbers are the same bit for bit in any order, batch and device."""
+    """Return the mean of each channel, [b, c, 1, 1], of pixels rounded to a 256th of a byte: sums
+    of whole numbers are the same bit for bit in any order, batch and device."""
     steps = (pixels.double() * (255 * 256)).round().sum((2, 3), keepdim=True)
     return (steps / (255 * 256 * pixels[0, 0].numel())).to(pixels.dtype)
 
@@ -133,7 +133,7 @@ class Augmented(ChangedImages):
 
 
 def augmented(images: Images, name: str, seed: int = 0) -> Images:
-    """`images`, changed by one of `AUGMENTATIONS` anew in every epoch.
+    """Change `images` by one of `AUGMENTATIONS`, anew in every epoch.
 
     Arguments:
         images: the set.

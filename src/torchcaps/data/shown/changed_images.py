@@ -87,5 +87,5 @@ class ChangedImages(OtherImages, ABC):
         return replace(self, images=self.images.to(device))
 
     def digest(self) -> str:
-        """Twelve characters of the images and of all that they are changed by."""
+        """Return twelve characters of the images and of all that they are changed by."""
         return digest_over(self, "images")

@@ -11,8 +11,8 @@ AT_ONCE = 100
 
 
 def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(means, standard deviations), over the pixels of all images, or of ten thousand from all over
-    the set where there are more; `create_model(standardise=)` takes both.
+    """Return (means, standard deviations), over the pixels of all images, or of ten thousand from
+    all over the set where there are more; `create_model(standardise=)` takes both.
 
     Arguments:
         images: the set.

@@ -59,14 +59,14 @@ class Cropped(ChangedImages):
 def windows(
     images: Images, *, size: tuple[int, int] | None, crop: tuple[int, int] | None
 ) -> Images:
-    """Images stretched to `size`, and of each the middle window `crop`; None does neither."""
+    """Stretch images to `size`, and take of each the middle window `crop`; None does neither."""
     if size is not None:
         images = resized(images, size)
     return images if crop is None else Cropped(images, crop)
 
 
 def middle(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    """The window of (height, width) in the centre of images [..., h, w]; where it cannot lie
+    """Take the window of (height, width) in the centre of images [..., h, w]; where it cannot lie
     exactly there, half a pixel up or to the left."""
     height, width = size
     top, left = (pixels.shape[-2] - height) // 2, (pixels.shape[-1] - width) // 2

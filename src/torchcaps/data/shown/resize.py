@@ -44,7 +44,7 @@ class Resized(ChangedImages):
 
 
 def resized(images: Images, size: tuple[int, int]) -> Images:
-    """`images` stretched to (height, width): those in memory once, where they fit again, others
+    """Stretch `images` to (height, width): those in memory once, where they fit again, others
     whenever they are made.
 
     Bytes stay bytes. Of made images with known parts, the `truth` still says which parts there are,
@@ -67,7 +67,7 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
 
 
 def check_size(size: tuple[int, int]) -> None:
-    """It must be (height, width), two whole numbers."""
+    """Refuse what is not (height, width), two whole numbers."""
     fits = isinstance(size, Sequence) and len(size) == 2
     if not fits or not all(type(side) is int and 1 <= side <= LARGEST for side in size):
         raise TorchcapsError(
@@ -76,12 +76,12 @@ def check_size(size: tuple[int, int]) -> None:
 
 
 def _stretched(truth: PartTruth | None) -> PartTruth | None:
-    """It still says which parts there are, but no longer which pixels are theirs."""
+    """Keep which parts there are, but no longer which pixels are theirs."""
     return None if truth is None else replace(truth, size=None)
 
 
 def _filled(images: ImageSet, size: tuple[int, int]) -> int:
-    """The bytes of all images of this size."""
+    """Count the bytes of all images of this size."""
     one = images.image_shape[0] * math.prod(size) * images.images.element_size()
     return len(images) * one
 
@@ -93,7 +93,7 @@ def _stored(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    """Floats [b, c, h, w] stretched to (height, width).
+    """Stretch floats [b, c, h, w] to (height, width).
 
     >>> resize(torch.tensor([[[[0.0, 1.0]]]]), (1, 4))
     tensor([[[[0.0000, 0.2500, 0.7500, 1.0000]]]])
@@ -105,7 +105,7 @@ def resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _along(pixels: Tensor, axis: int, side: int) -> Tensor:
-    """One axis brought to another length."""
+    """Bring one axis to another length."""
     before = pixels.shape[axis]
     scale = before / side
     reach = max(scale, 1.0)
