@@ -10,6 +10,7 @@ import sys
 import threading
 import zipfile
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,33 @@ def _fresh(server, monkeypatch):
 
 @pytest.fixture
 def publish(server, monkeypatch):
-    """Publish the set "tiny", of one file, by what each of its mirrors answers."""
+    """Publish the set "tiny", of one file, by what each of its mirrors answers, or by addresses."""
 
-    def publish(*answers, size=SIZE, sha256=SHA256, **more):
+    def publish(*answers, urls=None, size=SIZE, sha256=SHA256, **more):
         paths = [f"/{number}/file.bin" for number in range(len(answers))]
         server.answers.update(zip(paths, answers, strict=True))
-        file = RemoteFile("tiny/file.bin", size, sha256, tuple(map(server.url, paths)), **more)
+        urls = tuple(map(server.url, paths)) if urls is None else urls
+        file = RemoteFile("tiny/file.bin", size, sha256, urls, **more)
         monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
 
     return publish
+
+
+@pytest.fixture
+def publish_zip(publish, tmp_path):
+    """Publish a zip of these members, or these bytes in its place, to be unpacked below tiny/held;
+    return its bytes."""
+
+    def publish_zip(damage=lambda content: content, **members):
+        with zipfile.ZipFile(tmp_path / "z", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name.replace("__", "/"), content)
+        content = damage((tmp_path / "z").read_bytes())
+        digest = hashlib.sha256(content).hexdigest()
+        publish(whole(content), size=len(content), sha256=digest, unpack="tiny/held")
+        return content
+
+    return publish_zip
 
 
 def get(root, **options):
@@ -77,11 +96,55 @@ def begun(root, content):
     (root / "tiny/file.bin.partial").write_bytes(content)
 
 
-def test_a_file_comes_and_lies_where_it_belongs(server, publish, tmp_path):
-    publish(whole(CONTENT))
+def by(number, start=None):
+    """How a mirror is asked for the file, or for the rest of it."""
+    return f"/{number}/file.bin", None if start is None else f"bytes={start}-"
+
+
+FIRST = [by(0)]
+REST = [by(0, 1_234)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "here", "asked"),
+    [
+        ([whole(CONTENT)], b"", FIRST),
+        ([whole(CONTENT)], CONTENT[:1_234], REST),
+        ([whole(CONTENT, sent=2_000)], b"", [by(0), by(0, 2_000), by(0, 4_000)]),
+        ([plain(404)], CONTENT, []),
+        ([without_ranges(CONTENT)], b"", FIRST),
+        ([without_ranges(CONTENT)], CONTENT[:1], [by(0, 1)]),
+        ([without_ranges(CONTENT)], CONTENT[:1_234], REST),
+        ([whole(CONTENT)], CONTENT + b"more", FIRST),
+        ([whole(CONTENT)], OTHER, FIRST),
+        ([whole(CONTENT)], OTHER + OTHER, FIRST),
+        ([whole(CONTENT)], OTHER[:1_234], [*REST, by(0)]),
+        ([whole(CONTENT)], CONTENT[:1_134] + bytes(100), [*REST, by(0)]),
+        (
+            [plain(404), without_ranges(CONTENT, sent=2_000), whole(CONTENT)],
+            b"",
+            [by(0), by(1), by(1, 2_000), by(2, 2_000)],
+        ),
+        (
+            [without_ranges(OTHER, sent=2_000), whole(CONTENT)],
+            b"",
+            [by(0), by(0, 2_000), by(1, 2_000), by(1)],
+        ),
+    ],
+    ids=[
+        *("fetched", "continued", "truncated", "whole already", "no ranges", "no ranges, begun"),
+        *("no ranges, more begun", "longer", "wrong", "wrong and longer", "wrong begin"),
+        *("half wrong", "the next mirror goes on", "a mirror that begins with wrong bytes"),
+    ],
+)
+def test_the_right_file_comes_and_lies_where_it_belongs(
+    server, publish, tmp_path, answers, here, asked
+):
+    publish(*answers)
+    begun(tmp_path, here)
     assert get(tmp_path) == [tmp_path / "tiny/file.bin"]
     assert_fetched(tmp_path)
-    assert server.asked == [("/0/file.bin", None)]
+    assert server.asked == asked
 
 
 def test_a_file_that_is_there_is_checked_and_not_fetched(server, publish, tmp_path):
@@ -115,63 +178,6 @@ def test_progress_counts_the_bytes_that_are_here(publish, tmp_path):
     assert here == sorted(here)
     assert here[0] > 1_500
     assert here[-1] == 5_000
-
-
-def test_a_download_that_was_begun_is_continued(server, publish, tmp_path):
-    publish(whole(CONTENT))
-    begun(tmp_path, CONTENT[:1_234])
-    get(tmp_path)
-    assert_fetched(tmp_path)
-    assert server.asked == [("/0/file.bin", "bytes=1234-")]
-
-
-def test_a_truncated_answer_is_continued_at_once(server, publish, tmp_path):
-    publish(whole(CONTENT, sent=2_000))
-    get(tmp_path)
-    assert_fetched(tmp_path)
-    assert [asked for _, asked in server.asked] == [None, "bytes=2000-", "bytes=4000-"]
-
-
-def test_a_server_is_not_asked_for_ever(server, publish, tmp_path):
-    publish(whole(CONTENT, sent=10))
-    assert text_of(lambda: get(tmp_path)) == (
-        f"file.bin could not be fetched: {server.url('/0/file.bin')} stopped after 50 of 5000 "
-        f"bytes; {AGAIN} {tmp_path}/tiny/file.bin yourself."
-    )
-    assert len(server.asked) == 5
-    # What came is kept.
-    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:50]
-    publish(whole(CONTENT))
-    get(tmp_path)
-    assert_fetched(tmp_path)
-
-
-@pytest.mark.parametrize("here", [0, 1, 2_500])
-def test_a_server_that_knows_no_ranges_is_listened_to_from_the_start(publish, tmp_path, here):
-    publish(without_ranges(CONTENT))
-    begun(tmp_path, CONTENT[:here])
-    get(tmp_path)
-    assert_fetched(tmp_path)
-
-
-def test_a_server_that_knows_no_ranges_takes_nothing_away(server, publish, tmp_path):
-    publish(without_ranges(CONTENT, sent=1_000))
-    begun(tmp_path, CONTENT[:3_000])
-    assert "/0/file.bin stopped after 3000 of 5000 bytes; " in text_of(lambda: get(tmp_path))
-    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:3_000]
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize(
-    "partial",
-    [CONTENT + b"more", OTHER, OTHER + OTHER, OTHER[:777], CONTENT[:100] + bytes(100), CONTENT],
-    ids=["longer", "wrong", "wrong and longer", "wrong begin", "half wrong", "whole"],
-)
-def test_whatever_was_begun_the_right_file_comes(publish, tmp_path, partial):
-    publish(whole(CONTENT))
-    begun(tmp_path, partial)
-    get(tmp_path)
-    assert_fetched(tmp_path)
 
 
 def plant(path, victim, kind):
@@ -219,10 +225,8 @@ def test_a_file_that_is_none_is_refused(publish, tmp_path, kind):
     )
 
 
-def test_unpacking_does_not_write_through_a_planted_link(publish, tmp_path):
-    content = zipped(tmp_path / "z", **{"1.mat": b"one"})
-    digest = hashlib.sha256(content).hexdigest()
-    publish(whole(content), size=len(content), sha256=digest, unpack="tiny/held")
+def test_unpacking_does_not_write_through_a_planted_link(publish_zip, tmp_path):
+    publish_zip(**{"1.mat": b"one"})
     victim = tmp_path / "victim"
     victim.write_bytes(b"not to be touched")
     held = tmp_path / "root/tiny/held"
@@ -233,95 +237,87 @@ def test_unpacking_does_not_write_through_a_planted_link(publish, tmp_path):
     assert (held / "1.mat").read_bytes() == b"one"
 
 
-def test_a_whole_partial_file_needs_no_server(server, publish, tmp_path):
-    publish(plain(404))
-    begun(tmp_path, CONTENT)
-    get(tmp_path)
-    assert_fetched(tmp_path)
-    assert server.asked == []
+def elsewhere(handler):
+    handler.begin(206, Content_Length=10, Content_Range="bytes 7-16/5000")
+    handler.wfile.write(bytes(10))
+
+
+ANOTHER_SIZE = "has a file of another size than the 5000 bytes of the published"
+WRONG = f"sent other bytes than were published: their SHA-256 begins with {OTHER_BEGINS}"
+ANOTHER_PART = "sent another part of the file than it was asked for"
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence"),
+    ("answer", "here", "sentence", "times", "kept"),
     [
-        (plain(404), "answered 404 Not Found"),
-        (plain(503), "answered 503 Service Unavailable"),
-        (plain(799), "answered 799"),
-        (plain(302), "answered 302 Found"),
-        (
-            whole(OTHER),
-            f"sent other bytes than were published: their SHA-256 begins with {OTHER_BEGINS}",
-        ),
-        (
-            whole(CONTENT[:-1]),
-            "has a file of another size than the 5000 bytes of the published",
-        ),
-        (
-            whole(CONTENT + b"more"),
-            "has a file of another size than the 5000 bytes of the published",
-        ),
-        (without_ranges(CONTENT, sent=0), "stopped after 0 of 5000 bytes"),
-        (plain(206), "sent another part of the file than it was asked for"),
+        (plain(404), 0, "answered 404 Not Found", 1, 0),
+        (plain(503), 0, "answered 503 Service Unavailable", 1, 0),
+        (plain(799), 0, "answered 799", 1, 0),
+        (plain(302), 0, "answered 302 Found", 1, 0),
+        (whole(OTHER), 0, WRONG, 1, 0),
+        # What was begun may be wrong.
+        (whole(OTHER), 1_000, WRONG, 2, 0),
+        (whole(CONTENT[:-1]), 0, ANOTHER_SIZE, 1, 0),
+        (whole(CONTENT + b"more"), 0, ANOTHER_SIZE, 1, 0),
+        (without_ranges(CONTENT, sent=0), 0, "stopped after 0 of 5000 bytes", 1, 0),
+        # Sent from the start, it takes nothing away.
+        (without_ranges(CONTENT, sent=10), 30, "stopped after 30 of 5000 bytes", 1, 30),
+        # A server is not asked for ever.
+        (whole(CONTENT, sent=10), 0, "stopped after 50 of 5000 bytes", 5, 50),
+        (plain(206), 0, ANOTHER_PART, 1, 0),
+        (elsewhere, 10, ANOTHER_PART, 1, 10),
         (
             plain(302, Location="file:///etc/passwd"),
-            "sent on to an address of 'file', which is not followed",
+            *(0, "sent on to an address of 'file', which is not followed", 1, 0),
         ),
         (
             plain(301, Location="ftp://127.0.0.1/file.bin"),
-            "sent on to an address of 'ftp', which is not followed",
+            *(0, "sent on to an address of 'ftp', which is not followed", 1, 0),
         ),
-        (plain(302, Location="/0/file.bin"), "sent on 5 times without an end"),
-        (plain(302, Location="http://[bad"), "could not be reached (garbled)"),
-        (garbled, "could not be reached (garbled)"),
-        (lambda _: None, "could not be reached (Remote end closed connection without response)"),
+        (plain(302, Location="/0/file.bin"), 0, "sent on 5 times without an end", 5, 0),
+        (plain(302, Location="http://[bad"), 0, "could not be reached (garbled)", 1, 0),
+        (garbled, 0, "could not be reached (garbled)", 1, 0),
+        (
+            lambda _: None,
+            *(0, "could not be reached (Remote end closed connection without response)", 1, 0),
+        ),
+        (
+            whole(CONTENT, sent=700, silent=True),
+            *(0, "fell silent after 3500 of 5000 bytes", 5, 3_500),
+        ),
+        (mute, 0, "gave no answer in 0.2 seconds", 1, 0),
     ],
 )
-def test_what_a_server_does_instead_is_told(server, publish, tmp_path, answer, sentence):
+def test_what_a_server_does_instead_is_told(
+    server, publish, tmp_path, answer, here, sentence, times, kept
+):
     publish(answer)
-    assert text_of(lambda: get(tmp_path)) == (
+    begun(tmp_path, CONTENT[:here])
+    assert text_of(lambda: get(tmp_path, timeout=0.2)) == (
         f"file.bin could not be fetched: {server.url('/0/file.bin')} {sentence}; {AGAIN} "
         f"{tmp_path}/tiny/file.bin yourself."
     )
-    assert seen(tmp_path) == []
-
-
-@pytest.mark.parametrize(("here", "times"), [(0, 1), (1_000, 2)])
-def test_a_server_of_wrong_bytes_is_not_asked_again(server, publish, tmp_path, here, times):
-    publish(whole(OTHER))
-    begun(tmp_path, CONTENT[:here])
-    assert "sent other bytes than were published" in text_of(lambda: get(tmp_path))
     assert len(server.asked) == times
-    assert seen(tmp_path) == []
+    partial = tmp_path / "tiny/file.bin.partial"
+    assert (partial.read_bytes() if kept else seen(tmp_path)) == (CONTENT[:kept] if kept else [])
+    # The next call goes on with what was kept.
+    publish(whole(CONTENT))
+    get(tmp_path)
+    assert_fetched(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence", "kept"),
+    ("url", "sentence"),
     [
-        (whole(CONTENT, sent=700, silent=True), "fell silent after 3500 of 5000 bytes", 3500),
-        (mute, "gave no answer in 0.2 seconds", 0),
+        ("http://127.0.0.1:1/file.bin", "could not be reached (Connection refused)"),
+        ("file:///etc/passwd", "sent on to an address of 'file', which is not followed"),
+        ("ftp://127.0.0.1/x", "sent on to an address of 'ftp', which is not followed"),
+        ("/etc/passwd", "sent on to an address of '', which is not followed"),
     ],
 )
-def test_a_server_that_stalls_is_left(publish, tmp_path, answer, sentence, kept):
-    publish(answer)
-    assert f"/0/file.bin {sentence}; {AGAIN}" in text_of(lambda: get(tmp_path, timeout=0.2))
-    partial = tmp_path / "tiny/file.bin.partial"
-    assert (partial.stat().st_size if partial.exists() else 0) == kept
-
-
-def test_a_server_that_is_not_there_is_told(publish, tmp_path, monkeypatch):
-    file = RemoteFile("tiny/file.bin", 5, SHA256, ("http://127.0.0.1:1/file.bin",))
-    monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
-    sentence = "http://127.0.0.1:1/file.bin could not be reached (Connection refused); "
-    assert sentence in text_of(lambda: get(tmp_path))
-
-
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "/etc/passwd"])
-def test_a_mirror_is_on_the_web(tmp_path, monkeypatch, url):
-    file = RemoteFile("tiny/file.bin", 5, SHA256, (url,))
-    monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
-    scheme = url.partition(":")[0] if ":" in url else ""
-    sentence = f"{url} sent on to an address of {scheme!r}, which is not followed; "
-    assert sentence in text_of(lambda: get(tmp_path))
+def test_a_mirror_is_on_the_web_and_there(publish, tmp_path, url, sentence):
+    publish(urls=(url,))
+    assert f"{url} {sentence}; " in text_of(lambda: get(tmp_path))
 
 
 def test_a_redirect_is_followed_with_the_wish_for_the_rest(server, publish, tmp_path):
@@ -352,35 +348,6 @@ def test_a_body_without_an_end_fills_neither_disk_nor_memory(
     assert sentence in text
     assert max(written, default=0) <= 3 * MEGABYTE
     assert seen(tmp_path) == []
-
-
-def test_an_answer_to_a_wish_for_the_rest_begins_there(server, publish, tmp_path):
-    def elsewhere(handler):
-        handler.begin(206, Content_Length=10, Content_Range="bytes 7-16/5000")
-        handler.wfile.write(bytes(10))
-
-    publish(elsewhere)
-    begun(tmp_path, CONTENT[:10])
-    assert "sent another part of the file than it was asked for" in text_of(lambda: get(tmp_path))
-    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:10]
-
-
-def test_the_next_mirror_goes_on_where_one_stopped(server, publish, tmp_path):
-    publish(plain(404), without_ranges(CONTENT, sent=2_000), whole(CONTENT))
-    get(tmp_path)
-    assert_fetched(tmp_path)
-    assert server.asked == [
-        ("/0/file.bin", None),
-        ("/1/file.bin", None),
-        ("/1/file.bin", "bytes=2000-"),
-        ("/2/file.bin", "bytes=2000-"),
-    ]
-
-
-def test_a_mirror_that_begins_with_wrong_bytes_spoils_nothing(server, publish, tmp_path):
-    publish(without_ranges(OTHER, sent=2_000), whole(CONTENT))
-    get(tmp_path)
-    assert_fetched(tmp_path)
 
 
 def test_all_mirrors_are_told_when_all_fail(server, publish, tmp_path):
@@ -426,26 +393,51 @@ def killed_at(number, call):
     return False
 
 
+def killed_everywhere(tmp_path, prepare, check, finish):
+    """Kill one call after another, each a line later, and let the next one finish; how many?"""
+    for steps in count(1):
+        root = tmp_path / str(steps)
+        prepare(root)
+        alive = not killed_at(steps, lambda root=root: get(root))
+        check(root)
+        get(root)
+        finish(root)
+        if alive:
+            return steps
+
+
 @stopped_anywhere
 @pytest.mark.parametrize("answer", [whole, without_ranges])
 def test_killed_between_any_two_lines_the_next_call_finishes(
     publish, tmp_path, monkeypatch, answer
 ):
+    def never_half_nor_wrong(root):
+        place = root / "tiny/file.bin"
+        assert not place.exists() or place.read_bytes() == CONTENT
+
     monkeypatch.setattr(fetch, "CHUNK", 2_500)
     publish(answer(CONTENT))
-    steps = 0
-    while True:
-        steps += 1
-        root = tmp_path / str(steps)
-        alive = not killed_at(steps, lambda root=root: get(root))
-        place = root / "tiny/file.bin"
-        # Never half a file, never a wrong one.
-        assert not place.exists() or place.read_bytes() == CONTENT
-        get(root)
-        assert_fetched(root)
-        if alive:
-            break
+    steps = killed_everywhere(tmp_path, lambda root: None, never_half_nor_wrong, assert_fetched)
     assert steps > 100
+
+
+@stopped_anywhere
+def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish_zip, tmp_path):
+    members = {"1.mat": b"one", "2.mat": b"two"}
+    content = publish_zip(**members)
+
+    def prepare(root):
+        (root / "tiny").mkdir(parents=True)
+        (root / "tiny/file.bin").write_bytes(content)
+
+    def check(root):
+        for path in (root / "tiny/held").glob("*.mat"):
+            assert path.read_bytes() == members[path.name]
+
+    def finish(root):
+        assert sorted(path.name for path in (root / "tiny/held").iterdir()) == list(members)
+
+    assert killed_everywhere(tmp_path, prepare, check, finish) > 30
 
 
 @pytest.mark.parametrize("at", ["fsync", "replace", "write"])
@@ -540,18 +532,9 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     assert_fetched(tmp_path)
 
 
-def zipped(path, **members):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name.replace("__", "/"), content)
-    return path.read_bytes()
-
-
-def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
+def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish_zip, tmp_path):
     members = {"a__1.mat": b"one", "a__2.mat": b"two", "__..__..__out.mat": b"three"}
-    content = zipped(tmp_path / "z", **members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
-    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    publish(whole(content), **fields, unpack="tiny/held")
+    publish_zip(**members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
     get(tmp_path / "root")
     held = tmp_path / "root/tiny/held"
     found = {path.name: path.read_bytes() for path in held.iterdir()}
@@ -565,41 +548,19 @@ def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
     assert (held / "out.mat").stat().st_mtime_ns == stamp
 
 
-@pytest.mark.parametrize("damage", [b"PK no archive", b"cut", b"flipped"])
-def test_what_was_published_damaged_is_told(publish, tmp_path, damage):
-    content = zipped(tmp_path / "z", **{"1.mat": bytes(range(200))})
-    if damage == b"cut":
-        content = content[:-10]
-    elif damage == b"flipped":
-        content = content[:60] + b"\xff\xff" + content[62:]
-    else:
-        content = damage
-    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    publish(whole(content), **fields, unpack="tiny/held")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"PK no archive",
+        lambda content: content[:-10],
+        lambda content: content[:60] + b"\xff\xff" + content[62:],
+    ],
+    ids=["none", "cut", "flipped"],
+)
+def test_what_was_published_damaged_is_told(publish_zip, tmp_path, damage):
+    publish_zip(damage, **{"1.mat": bytes(range(200))})
     text = text_of(lambda: get(tmp_path / "root"))
     assert "file.bin was published as it is, but cannot be unpacked (" in text
-
-
-@stopped_anywhere
-def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish, tmp_path):
-    content = zipped(tmp_path / "z", **{"1.mat": b"one", "2.mat": b"two"})
-    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    publish(whole(content), **fields, unpack="tiny/held")
-    steps = 0
-    while True:
-        steps += 1
-        root = tmp_path / str(steps)
-        (root / "tiny").mkdir(parents=True)
-        (root / "tiny/file.bin").write_bytes(content)
-        alive = not killed_at(steps, lambda root=root: get(root))
-        held = root / "tiny/held"
-        for path in held.glob("*.mat"):
-            assert path.read_bytes() == {"1.mat": b"one", "2.mat": b"two"}[path.name]
-        get(root)
-        assert sorted(path.name for path in held.iterdir()) == ["1.mat", "2.mat"]
-        if alive:
-            break
-    assert steps > 30
 
 
 def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
