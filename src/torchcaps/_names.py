@@ -1,11 +1,18 @@
-"""Arguments that a function does not take, explained as bad values are."""
+"""Names that a function does not take or a file does not hold, explained as bad values are."""
 
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, nearest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+# Of the faults that one sentence lists.
+MANY_FAULTS = 4
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,3 +32,15 @@ def explains_names(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **named)
 
     return explained
+
+
+def in_words(error: "ValidationError") -> str:
+    """Say what is wrong with each field of a document, the first of many."""
+    faults = []
+    for fault in error.errors():
+        # A damaged name can be as long as the file.
+        where = ".".join(printable(str(part)[:40], keep="") for part in fault["loc"])
+        what = fault["msg"].removeprefix("Value error, ")
+        faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
+    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
+    return "; ".join([*faults[:MANY_FAULTS], *more])

@@ -23,9 +23,10 @@ from made_records import made
 from torchcaps import create_model, save
 from torchcaps.cli import main
 from torchcaps.study import write_record
-from torchcaps.study.ledger import Ledger, values_file
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.own import read_study
 from torchcaps.study.work import work
+from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run
 from torchcaps_claims.pages import BEGIN, END
 

@@ -40,10 +40,11 @@ from torchcaps.data.read.idx import read_idx
 from torchcaps.data.read.mat import read_mat
 from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import compare, read_record
-from torchcaps.study.ledger import Ledger, values_file
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.own import read_study
 from torchcaps.tasks.check_run import check_run
 from torchcaps.tasks.evaluate import evaluate_file
+from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run, read_recipe
 from torchcaps.train.folder.state import state_of
 

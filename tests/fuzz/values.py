@@ -23,8 +23,8 @@ from torchcaps import TorchcapsError, create_model, load
 from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS
 from torchcaps.study import compare
-from torchcaps.study.ledger import values_file
 from torchcaps.tasks.check_run import check_run
+from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Recipe, make_recipe
 
 __all__ = ["EACH", "Property", "check_property", "properties"]

@@ -295,6 +295,8 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
     [
         *(("a.values.json", content) for content in DAMAGES),
         ("a.values.json", b'{"commit": null, "looks": {"accuracy@sign/test": {"x": []}}}'),
+        ("a.values.json", b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": 51.0}}}'),
+        ("a.values.json", b'{"commit": null, "looks": {"accuracy@sign/train": {"accuracy": 110}}}'),
         *(("a/result.json", content) for content in DAMAGES),
         ("a/result.json", b'{"test_accuracy": "1"}'),
         ("a/result.json", b'{"test_accuracy": 1, "commonest": ["a"]}'),
@@ -403,15 +405,15 @@ def test_older_runs_are_compared_without_a_line(lay, uneven):
 
 def test_numbers_of_a_grid_stand_beside_the_plain_ones(lay):
     measured = {
-        "accuracy@sign/test": {"accuracy": 99.0},
-        "accuracy+K3@sign/test": {"accuracy": 50.0},
+        "accuracy@sign/test": {"accuracy": 50.0},
+        "accuracy+K3@sign/test": {"accuracy": 49.0},
         "keys+K3@norb/test": {"entropy": 1.0},
         "weights@sign/train": {"sparsity": 3.0},
     }
     (only,) = compare([lay("a0", 0.5, measured=measured)]).variants
     assert only.values == {
-        "accuracy": (99.0,),
-        "accuracy+K3": (50.0,),
+        "accuracy": (50.0,),
+        "accuracy+K3": (49.0,),
         "entropy+K3@norb/test": (1.0,),
         "sparsity": (3.0,),
     }

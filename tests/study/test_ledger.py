@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import signal
 import time
 
@@ -11,9 +12,11 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study import ledger as module
+from torchcaps.study import read_records
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.look import Look
 from torchcaps.study.system import Cell
+from torchcaps.tasks.values_file import Values, read_values, write_values
 from torchcaps.train import Run, make_recipe
 
 # Of a claim or of values.
@@ -32,6 +35,36 @@ NO_VALUES = (
     b'{"commit": null, "looks": {}, "images": {"accuracy@sign/test": 1}}',
     b'{"commit": null, "looks": {}, "by": {"accuracy@sign/test": 1}}',
 )
+# Found in what earlier versions wrote, whose files have no digest.
+STRANGE = [
+    (
+        '"accuracy@sign/train": {"accuracy": 110.0}',
+        "'accuracy' of accuracy@sign/train must be from 0 to 100, but is 110",
+    ),
+    (
+        '"layers@sign/test": {"cdr.2": -0.5}',
+        "'cdr.2' of layers@sign/test must be from 0 to 1, but is -0.5",
+    ),
+    (
+        '"layers@sign/test": {"cns.1": -1.0}',
+        "'cns.1' of layers@sign/test must be from 0, but is -1",
+    ),
+    (
+        '"separation+K3@sign/test": {"silhouette": 1.5}',
+        "'silhouette' of separation+K3@sign/test must be from -1 to 1, but is 1.5",
+    ),
+    (
+        '"accuracy@sign/tesu": {"accuracy": 1.0}',
+        "'accuracy@sign/tesu' is not the name of a look, as accuracy@mnist/test",
+    ),
+    ('}, "by": {"accuracy@sign/test": "0a"', "'accuracy@sign/test' has no numbers"),
+    ('}, "images": {"accuracy@sign/test": "x"', "'accuracy@sign/test' has no numbers"),
+    ('}, "failee": {', "failee: extra inputs are not permitted"),
+    (
+        '"accuracy@sign/test": {}}, "by": {"accuracy@sign/test": "ae01d97g"',
+        "'ae01d97g' is no commit, as 0a1b2c3d4e5f is",
+    ),
+]
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
 
 
@@ -178,3 +211,65 @@ def test_a_name_in_an_edited_file_breaks_no_line(ledger):
     path.write_text(json.dumps({"commit": None, "looks": {"\n": None}}))
     said = text_of(lambda: ledger.state(cell()))
     assert said.startswith(f"{path} cannot be read (looks.\\n: input should be a valid dictionary)")
+
+
+def test_a_changed_character_is_found(ledger):
+    """A flipped digit became evidence: the file has no other witness."""
+    ledger.write(cell(), OTHER, {"accuracy": 49.5, "x": 1e-3}, images="0a1b2c3d4e5f")
+    ledger.fail(cell(), "no space left", is_result=False)
+    path = ledger.folder / f"{cell().name}.values.json"
+    whole = path.read_text()
+    assert ledger.values(cell(looks=(OTHER,)))["accuracy@sign/train"] == 49.5
+    for at, character in enumerate(whole):
+        if not character.isspace():
+            path.write_text(whole[:at] + chr(ord(character) ^ 1) + whole[at + 1 :])
+            assert f"{path} cannot be read (" in text_of(lambda: read_values(path))
+    path.write_text(whole.replace("49.5", "50.5"))
+    found, said = (json.loads(each)["sha256"][:12] for each in (resigned(path), whole))
+    path.write_text(whole.replace("49.5", "50.5"))
+    assert f"(its SHA-256 begins with {found}, but the study wrote {said})" in text_of(
+        lambda: ledger.state(cell())
+    )
+
+
+def resigned(path):
+    """The text of a file with the digest of what it holds."""
+    values = json.loads(path.read_text())
+    del values["sha256"]
+    write_values(path, values)
+    return path.read_text()
+
+
+@pytest.mark.parametrize(("looks", "why"), STRANGE)
+def test_what_nobody_measures_is_a_sentence(ledger, looks, why):
+    path = ledger.folder / f"{cell().name}.values.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'{{"commit": null, "looks": {{{looks}}}}}')
+    said = text_of(lambda: ledger.state(cell()))
+    assert said.startswith(f"{path} cannot be read (")
+    assert why in said
+
+
+def test_the_accuracy_of_a_finished_run_is_that_of_its_result(ledger):
+    ledger.write(cell(), OWN, {"accuracy": 50.0})
+    run = ledger.run(cell())
+    run.folder.mkdir()
+    run.recipe_file.write_text(cell().recipe.model_dump_json())
+    run.model_file.touch()
+    run.result_file.write_text('{"test_accuracy": 0.5}')
+    assert ledger.values(cell()) == {"accuracy": 50.0}
+    run.result_file.write_text('{"test_accuracy": 0.75}')
+    assert text_of(lambda: ledger.values(cell())) == (
+        f"{ledger.folder / cell().name}.values.json cannot be read (accuracy@sign/test is 50.0, "
+        f"where {run.result_file} has 75.0); was it edited? Remove it, and the cell is measured "
+        f"again."
+    )
+
+
+def test_records_lie_in_the_ranges():
+    """No number that was ever measured would be refused."""
+    records = read_records("evidence", drafts=True).values()
+    seen = {item for record in records for seed in record.seeds for item in seed.values.items()}
+    assert len(seen) > 10_000
+    numbers = {f"{re.split('[@+.]', name)[0]}.{k}": x for k, (name, x) in enumerate(seen)}
+    assert Values(commit=None, looks={"layers@sign/test": numbers})

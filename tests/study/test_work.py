@@ -118,6 +118,7 @@ def records(study, ledger, tmp_path, monkeypatch):
         for cell in found.cells():
             run = ledger.run(cell)
             run.folder.mkdir(parents=True, exist_ok=True)
+            run.recipe_file.write_text(cell.recipe.model_dump_json())
             run.result_file.touch()
             run.model_file.touch()
             if ledger.failure(cell) is None:

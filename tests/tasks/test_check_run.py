@@ -19,6 +19,7 @@ from torchcaps.models import MODELS
 from torchcaps.tasks import check_run
 from torchcaps.tasks.check_run import MENDS
 from torchcaps.tasks.trained import open_trained
+from torchcaps.tasks.values_file import write_values
 from torchcaps.train import Run, fit, make_recipe
 
 FILES = [name for name in MENDS if name != "best.safetensors"]
@@ -200,6 +201,29 @@ def test_a_name_that_no_run_writes_is_told(run: Run, name: str) -> None:
         f"{path} names {short(name)}, which no run writes; was the name of a file changed there, "
         f"or did a later torchcaps write it?"
     )
+
+
+def test_what_a_study_measured_beside_a_run_is_looked_at(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run.folder.with_name("run.values.json")
+    measured = {"accuracy@tiny/test": {"accuracy": run.accuracy}}
+    write_values(path, {"commit": None, "looks": measured})
+    assert states(run)["run.values.json"] == "whole"
+    monkeypatch.chdir(run.folder)
+    assert check_run(".").files[-1].name == "run.values.json"
+    for change in (run.accuracy + 1, 110.0):
+        measured["accuracy@tiny/test"]["accuracy"] = change
+        write_values(path, {"commit": None, "looks": measured})
+        found = check_run(run.folder)
+        assert {file.name for file in found.files if file.state == "damaged"} == {path.name}
+        assert "run.values.json is damaged: remove it; the study measures the run again." in (
+            found.text()
+        )
+    # A damaged result is told of itself.
+    write_values(path, {"commit": None, "looks": {"accuracy@tiny/test": {"accuracy": 1.0}}})
+    run.result_file.write_text("{")
+    assert [name for name, state in states(run).items() if state == "damaged"] == ["result.json"]
 
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:

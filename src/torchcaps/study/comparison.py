@@ -12,10 +12,10 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.labels import labels_of, place_of
-from torchcaps.study.ledger import read_values, values_file
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.record import Record
 from torchcaps.study.same import plain
+from torchcaps.tasks.values_file import values_of
 from torchcaps.train import Recipe, Run
 from torchcaps.train.class_measures import MEASURES
 
@@ -409,7 +409,7 @@ def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:
     """The accuracy, these measures of classes, and what a study measured of the run beside it."""
     found = {ACCURACY: run.accuracy}
     found |= {name: value for name, value in run.measures.items() if name in of_classes}
-    for name, numbers in read_values(values_file(run.folder))["looks"].items():
+    for name, numbers in values_of(run)["looks"].items():
         # As records name them: accuracy+K11@mnist/test is of couplings on a grid.
         kind, _, images = name.partition("@")
         kind, plus, levels = kind.partition("+")

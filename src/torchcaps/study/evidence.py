@@ -10,10 +10,11 @@ from filelock import FileLock
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
 from torchcaps.study.go_on import joined
-from torchcaps.study.ledger import Ledger, values_file
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.study.system import Cell, Study, System
+from torchcaps.tasks.values_file import values_file
 
 LOCK = ".records.lock"
 

@@ -3,7 +3,7 @@
 Beside the run folder of a cell, NAME/, lie
 
 NAME.ENDING/       a run that a look trained, by the ending that it is registered with
-NAME.values.json   what was measured of it, look by look, and by which code
+NAME.values.json   what was measured of it, look by look, and by which code; with its digest
 NAME.lock          held by the process that works on it, and free again when that process dies
 NAME.claim         which process that is, for people and for whoever watches
 
@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from torchcaps._json import read_json
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.disk import is_held
 from torchcaps.study.look import Look, registered
-from torchcaps.study.record import in_words
 from torchcaps.study.system import Cell
+from torchcaps.tasks.values_file import read_values, values_file, values_of, write_values
 from torchcaps.train import Run
 from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
@@ -39,45 +38,6 @@ from torchcaps.train.folder.environment import environment
 State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
 # Whoever looks whether a cell is taken holds its lock for a moment.
 PATIENCE = 0.3
-
-
-class Values(BaseModel):
-    """What was measured of a cell: numbers by name, by the name of their look."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    # The one that measured last, and that of each look.
-    commit: str | None
-    by: dict[str, str | None] = {}
-    looks: dict[str, dict[str, float]]
-    # The digest of what a look saw, where the run has none.
-    images: dict[str, str] = {}
-    # Why the cell came to no result.
-    failed: str | None = None
-    stopped: str | None = None
-
-
-def values_file(run: Path) -> Path:
-    """Where the values of a run folder lie."""
-    return run.with_name(f"{run.name}.values.json")
-
-
-def read_values(path: Path) -> dict[str, Any]:
-    """Read the fields of `Values` from a file; of one that is not there, those of an empty one."""
-    if not path.exists():
-        return {"commit": None, "looks": {}}
-    try:
-        values = read_json(path)
-        if not isinstance(values, dict):
-            raise ValueError(f"a JSON object belongs where {short(values)} is")
-        Values.model_validate(values)
-    except ValueError as error:
-        why = in_words(error) if isinstance(error, ValidationError) else error
-        raise TorchcapsError(
-            f"{path} cannot be read ({why}); was it edited? Remove it, and the cell is measured "
-            f"again."
-        ) from None
-    return values
 
 
 @dataclass(frozen=True)
@@ -110,7 +70,7 @@ class Ledger:
 
     def values(self, cell: Cell) -> dict[str, float]:
         """What was measured, under the names that records use."""
-        seen = self._read(cell)["looks"]
+        seen = values_of(self.run(cell))["looks"]
         return {
             look.key(name, tested_on=cell.recipe.test_data or cell.recipe.data): value
             for look in cell.looks
@@ -225,4 +185,4 @@ class Ledger:
 
     def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file(cell), json.dumps(entry, indent=1))
+        write_values(self._file(cell), entry)

@@ -17,12 +17,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from torchcaps._json import parsed, read_text
+from torchcaps._names import in_words
 from torchcaps._paths import beside, path_of
-from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 
-# Of those that one sentence lists.
-MANY_FAULTS = 4
 # Raised when a field is added, removed or means something else.
 SCHEMA = 1
 STUDY = re.compile(r"[a-z0-9][a-z0-9_-]*(?:/[a-z0-9][a-z0-9_-]*)*")
@@ -266,18 +264,6 @@ def _check_link(record: Record, folder: Path) -> None:
             f"the record supersedes {record.supersedes}, which judges {sorted(lost)[0]} as well; a "
             f"record is replaced by one of the same claims, or of more."
         )
-
-
-def in_words(error: ValidationError) -> str:
-    """What is wrong with each field, the first of many."""
-    faults = []
-    for fault in error.errors():
-        # A damaged name can be as long as the file.
-        where = ".".join(printable(str(part)[:40], keep="") for part in fault["loc"])
-        what = fault["msg"].removeprefix("Value error, ")
-        faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
-    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
-    return "; ".join([*faults[:MANY_FAULTS], *more])
 
 
 def _digest(text: str) -> str:

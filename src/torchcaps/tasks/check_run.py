@@ -12,6 +12,7 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.files.saving import check_whole
 from torchcaps.tasks.trained import check_is_run
+from torchcaps.tasks.values_file import read_values, values_file, values_of
 from torchcaps.train.folder.run import Run
 from torchcaps.train.folder.state import PARTS, read_state, state_of
 
@@ -29,6 +30,8 @@ MENDS = {
     NAME: "no file can be compared with what the run wrote, and each is as good as its format "
     "shows",
 }
+# The same of the file beside the run.
+MEND_VALUES = "the study measures the run again"
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,15 @@ class CheckedRun:
         for file in self.files:
             if file.state != "whole":
                 remove = "remove it; " if file.state == "damaged" else ""
-                lines.append(f"{file.name} is {file.state}: {remove}{MENDS[file.name]}.")
+                mend = MENDS.get(file.name, MEND_VALUES)
+                lines.append(f"{file.name} is {file.state}: {remove}{mend}.")
                 lines.extend([f"    {file.why}"] if file.why else [])
         return "\n".join(lines)
 
 
 def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
-    """Read every file of a run; nothing is changed, and no code of one's own is needed.
+    """Read every file of a run, and what a study measured of it; nothing is changed, and no code of
+    one's own is needed.
 
     Arguments:
         folder: a run, finished or not.
@@ -100,6 +105,7 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
     with formats_alone() if digested is None else nullcontext():
         for name, check in checks.items():
             files.append(_checked(folder / name, check, digested or set(), name in written))
+    files.append(_checked(values_file(folder), lambda: _check_values(run), set(), False))
     return CheckedRun(folder, tuple(file for file in files if file is not None))
 
 
@@ -137,6 +143,16 @@ def _check_names(folder: Path) -> None:
             f"{folder / NAME} names {short(strange[0])}, which no run writes; was the name of a "
             f"file changed there, or did a later torchcaps write it?"
         )
+
+
+def _check_values(run: Run) -> None:
+    """Check the values of a study against the run, where its own files are whole."""
+    read_values(values_file(run.folder))
+    try:
+        run.recipe, run.result()
+    except (TorchcapsError, OSError):
+        return
+    values_of(run)
 
 
 def _checked(
