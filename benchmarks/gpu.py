@@ -262,7 +262,7 @@ class Work:
         jobs = max(1, int((os.cpu_count() or 1) * SHARE_OF_CORES))
         return [
             *(sys.executable, "-m", "torchcaps", "study", "run", *what),
-            *("--from-records", "--root", self.root, "--out", self.scratch / "runs"),
+            *("--root", self.root, "--out", self.scratch / "runs"),
             *("--evidence", evidence, "--jobs", str(jobs), "--device", self.device),
             *("--time-budget", f"{max(1, int(seconds))}s"),
         ]

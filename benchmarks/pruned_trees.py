@@ -45,13 +45,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchcaps.cli.arguments import seconds_of
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.collect import record_of_runs
-from torchcaps.study.go_on import joined
 from torchcaps.study.intervals import mean_interval
 from torchcaps.study.look import Look
 from torchcaps.study.measure import look_at
-from torchcaps.study.record import Record, read_records, write_record
+from torchcaps.study.record import Record, make_record, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
 from torchcaps.train import Run, fit, make_recipe
@@ -295,8 +294,32 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
                 if {cell.seed for cell in of_way} <= {each.seed for each in earlier.seeds}:
                     continue
                 # Seeds of another machine, which kept no runs here.
-                record = joined(earlier, record.model_copy(update={"supersedes": name}))
+                record = with_seeds_of(earlier, record.model_copy(update={"supersedes": name}))
             write_record(record, evidence)
+
+
+def with_seeds_of(earlier: Record, new: Record) -> Record:
+    """The new record with the seeds of an earlier one, and the commits and machines of both."""
+    if earlier.data != new.data:
+        raise TorchcapsError(f"the record {earlier.digest()} is of other images than the runs here")
+
+    def both(*texts: str | None) -> str:
+        parts = [part for text in texts if text for part in text.split(", ")]
+        return ", ".join(dict.fromkeys(parts))
+
+    seeds = {each.seed: each for each in (*earlier.seeds, *new.seeds)}
+    first = earlier if min(seeds) == earlier.seeds[0].seed else new
+    fields = new.model_dump() | {
+        "seeds": tuple(seeds[number] for number in sorted(seeds)),
+        "recipe": first.recipe,
+        "recipe_hash": first.recipe_hash,
+        "command": first.command,
+        "commit": both(earlier.commit, new.commit) if new.commit else None,
+        "dirty": earlier.dirty or new.dirty,
+        "device": "; ".join(dict.fromkeys((earlier.device, new.device))),
+        "versions": {n: both(earlier.versions.get(n), each) for n, each in new.versions.items()},
+    }
+    return make_record(**fields)
 
 
 def said_of(form: Form) -> str:

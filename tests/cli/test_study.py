@@ -215,24 +215,6 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
     assert call("run", "my.toml") == (0, "", "")
 
 
-def test_seeds_of_records_are_not_run_again(call, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\n[vary]\nseed = [0, 1]\n'
-    )
-    values = {"accuracy": [50.0, 51.0]}
-    there = record("peer_sign_em", "sign", fields={"epochs": 1}.items(), values=values)
-    write_record(there.model_copy(update={"study": "my", "claims": ()}), "evidence")
-    code, out, err = call("run", "my.toml", "--from-records")
-    assert code == 0
-    assert err.startswith("2 of 2 cells stand in records and are not run again.\n")
-    assert not [*(tmp_path / "runs").glob("peer_sign_em*")]
-    # What the record says is compared, for no run is here.
-    assert out.splitlines()[1].startswith("peer_sign_em  2      50.5 [44.15, 56.85]")
-    assert (tmp_path / "runs" / "my.svg").is_file()
-    assert json.loads(call("run", "my.toml", "--from-records", "--json")[1])["failed"] == {}
-
-
 @pytest.mark.parametrize("n_failed", [1, 2])
 def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monkeypatch, n_failed):
     """They are in no mean; where all of them failed nothing at all was printed."""

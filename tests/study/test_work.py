@@ -13,7 +13,7 @@ from made_records import made
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study import evidence as module_of_records
 from torchcaps.study import ledger as module_of_ledger
-from torchcaps.study import read_records
+from torchcaps.study import read_record, read_records
 from torchcaps.study import work as module
 from torchcaps.study.evidence import write_records
 from torchcaps.study.ledger import Ledger
@@ -191,6 +191,36 @@ def test_values_whose_run_is_gone_are_a_sentence(study, ledger, records, tmp_pat
         f"{ledger.folder / cell.name}.values.json holds what was measured of {cell.name}, but its "
         f"run is gone or has lost its result; put the run back, or remove the file as well, and "
         f"the same line trains it anew."
+    )
+
+
+def test_a_record_that_is_refused_keeps_no_other_system_from_its_own(study, ledger, tmp_path):
+    lost, kept = study(), study(learning_rate=0.1)
+    both = dataclasses.replace(lost, systems=(*lost.systems, *kept.systems))
+    work(both.cells(), ledger, root=None)
+    ledger.run(lost.cells()[0]).result_file.unlink()
+    assert "its run is gone" in text_of(lambda: write_records(both, ledger, tmp_path / "e"))
+    (record,) = read_records(tmp_path / "e", drafts=True).values()
+    assert record.recipe["learning_rate"] == 0.1
+    # A record that judges more claims replaces it, and stands where fewer are asked for.
+    without = dataclasses.replace(kept, systems=(dataclasses.replace(*kept.systems, claims=()),))
+    (few,) = write_records(without, ledger, tmp_path / "few")
+    (more,) = write_records(kept, ledger, tmp_path / "few")
+    assert read_record(more).supersedes == few.stem
+    assert write_records(without, ledger, tmp_path / "few") == [more]
+
+
+def test_seeds_that_were_measured_on_other_images_make_no_record(study, ledger):
+    zero, one = study(seeds=(0, 1)).cells()
+    (look,) = zero.looks
+    for cell, digest in ((zero, "3"), (one, "4")):
+        ledger.write(cell, look, {"accuracy": 50.0}, images=digest)
+    name = look.images
+    assert module_of_records._images([zero], ledger) == {name: "3"}
+    assert text_of(lambda: module_of_records._images([zero, one], ledger)) == (
+        f"{one.name} was measured on other images of {name} (digest 4) than the seeds before it "
+        f"(3), so they do not make one record; remove "
+        f"{ledger.folder / one.name}.values.json, and it is measured again."
     )
 
 

@@ -79,14 +79,6 @@ def run(
     root: Annotated[Path, typer.Option(help="Folder of data sets that are files.")] = Path("data"),
     out: Cells = Path("runs"),
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    from_records: Annotated[
-        bool,
-        typer.Option(
-            "--from-records",
-            help="Leave out the seeds that records of this study have; theirs and the new ones "
-            "make one record, also where seeds are still left.",
-        ),
-    ] = False,
     jobs: Annotated[int, typer.Option(help="Networks that are trained at once.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
     on: Annotated[
@@ -115,15 +107,12 @@ def run(
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only, evidence)
-    if from_records:
-        study = _going_on(study, evidence)
     imports = tuple(own_code or ())
     settings = Settings(out, evidence, root, jobs, device, until, on, imports)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
     if what.endswith(".toml"):
-        show = _print_records if from_records else _print_comparison
-        show(study, paths, out, as_json)
+        _print_comparison(study, paths, out, as_json)
         return
     found = needed_court("what records say of claims").outcome_of(study, paths)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
@@ -168,21 +157,6 @@ def status(
     Console(highlight=False).print(found.table(by_cost=by == "cost"))
 
 
-def _going_on(study: "Study", evidence: Path) -> "Study":
-    """What is left of a study beside its records; says how much they spare."""
-    from torchcaps.study import read_records
-    from torchcaps.study.go_on import going_on
-
-    found = going_on(study, read_records(evidence, study=study.name).values())
-    left = len(found.cells())
-    print(
-        f"{len(study.cells()) - left} of {len(study.cells())} cells stand in records and are not "
-        f"run again.",
-        file=sys.stderr,
-    )
-    return found
-
-
 def _tell_drafts(paths: list[Path]) -> None:
     """Say how many of the records are drafts."""
     from torchcaps.study import read_record
@@ -219,34 +193,6 @@ def _print_comparison(study: "Study", paths: list[Path], out: Path, as_json: boo
         show(found, plot=plot, as_json=as_json, failed=why)
     elif as_json:
         print(json.dumps(Comparison(()).numbers() | {"failed": why}))
-
-
-def _print_records(study: "Study", paths: list[Path], out: Path, as_json: bool) -> None:
-    """The same of its records, for the folder of runs has a part of the seeds."""
-    from torchcaps.cli.compare import show
-    from torchcaps.study import read_record
-    from torchcaps.study.comparison import compare_records
-    from torchcaps.study.same import trained_in, trains
-
-    _tell_drafts(paths)
-    by_network = {trained_in(each): each for each in map(read_record, paths)}
-    networks = {system.label: trains(system.recipe) for system in study.systems}
-    records = {label: by_network[key] for label, key in networks.items() if key in by_network}
-    why = {
-        f"{label}, seed {each.seed}": each.failed
-        for label, record in records.items()
-        for each in record.seeds
-        if each.failed is not None
-    }
-    for name, reason in why.items():
-        print(printable(f"{name} failed and is in no mean: {reason}"), file=sys.stderr)
-    found = compare_records(records)
-    if found.variants:
-        found = found.only(found.statistics, without=study.unasked)
-        plot = out / f"{study.name.replace('/', '-')}.svg"
-        show(found, plot=plot, as_json=as_json, failed=why)
-    elif as_json:
-        print(json.dumps(found.numbers() | {"failed": why}))
 
 
 def _study(

@@ -13,7 +13,6 @@ from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.labels import labels_of, place_of
 from torchcaps.study.look import OF_LAYERS
-from torchcaps.study.record import Record
 from torchcaps.study.same import plain
 from torchcaps.tasks.values_file import values_of
 from torchcaps.train import Recipe, Run
@@ -286,16 +285,6 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
             for label, runs in zip(named, groups.values(), strict=True)
         )
     )
-
-
-def compare_records(records: Mapping[str, Record]) -> Comparison:
-    """Records side by side, each under its words; seeds that failed are in no mean."""
-    found = []
-    for label, record in records.items():
-        by_seed = {each.seed: each.values for each in record.seeds if each.failed is None}
-        if by_seed:
-            found.append(_of_seeds(label, by_seed, record.wall_seconds))
-    return Comparison(tuple(found))
 
 
 def _is_share(statistic: str) -> bool:

@@ -9,7 +9,6 @@ from filelock import FileLock
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
-from torchcaps.study.go_on import joined
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.same import trained_in
@@ -19,16 +18,14 @@ from torchcaps.tasks.values_file import values_file
 LOCK = ".records.lock"
 
 
-def write_records(
-    study: Study, ledger: Ledger, evidence: str | os.PathLike[str], *, partly: bool = False
-) -> list[Path]:
+def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]) -> list[Path]:
     """Write the record of each system that is complete, and return the paths of all of them.
 
     A record that says as much already stays; one that says less is superseded. One that has more
-    seeds or other statistics is not: it counts beside the new one. With `partly`, a system has a
-    record of the seeds that came to an end, where others did not and nobody is at them.
+    seeds or other statistics is not: it counts beside the new one.
     """
-    if not partly and not any(_is_complete(each, ledger) for each in study.systems):
+    complete = [each for each in study.systems if _is_complete(each, ledger)]
+    if not complete:
         return []
     folder = Path(evidence)
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,12 +33,11 @@ def write_records(
     with FileLock(folder / LOCK):
         there = read_records(evidence, study=study.name, drafts=True)
         written, refused = [], []
-        for each in study.systems:
-            if _is_complete(each, ledger) or (partly and not _is_worked_on(each, ledger)):
-                try:
-                    written.append(_write(study, each, ledger, evidence, there))
-                except TorchcapsError as error:
-                    refused.append(error)
+        for each in complete:
+            try:
+                written.append(_write(study, each, ledger, evidence, there))
+            except TorchcapsError as error:
+                refused.append(error)
     if refused:
         # Those of the other systems are written.
         raise refused[0]
@@ -50,11 +46,6 @@ def write_records(
 
 def _is_complete(system: System, ledger: Ledger) -> bool:
     return {ledger.state(cell) for cell in system.cells()} <= {"done", "failed"}
-
-
-def _is_worked_on(system: System, ledger: Ledger) -> bool:
-    """By another line, which writes the record when it ends."""
-    return any(ledger.state(cell) == "running" for cell in system.cells())
 
 
 def _write(
@@ -70,8 +61,8 @@ def _write(
     failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
     begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
     if not done and not begun:
-        # Nothing says what was trained, or nothing was.
-        return _kept(study, system, evidence)
+        # Nothing says what was trained.
+        return None
     for cell in done:
         if not ledger.run(cell).is_done:
             values = values_file(ledger.run(cell).folder)
@@ -85,7 +76,6 @@ def _write(
         study=study.name,
         claims=system.claims,
         measured={cell.recipe.seed: ledger.values(cell) for cell in done},
-        # A seed that is still to come was measured by nobody, and makes no draft of the others.
         measured_by=[each for cell in (*done, *failed) for each in ledger.measured_by(cell)],
         failed={cell.recipe.seed: ledger.failure(cell) or "" for cell in failed},
         failed_in=begun,
@@ -93,8 +83,6 @@ def _write(
         departures=system.departures,
     )
     record = record.model_copy(update={"data": {**record.data, **_images(done, ledger)}})
-    if system.earlier is not None:
-        record = joined(system.earlier, record)
     alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
     for name, old in alike.items():
         if _says_as_much(old, record):
@@ -119,17 +107,6 @@ def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
                     f"{values_file(ledger.run(cell).folder)}, and it is measured again."
                 )
     return found
-
-
-def _kept(study: Study, system: System, evidence: str | os.PathLike[str]) -> Path | None:
-    """The record that a system goes on from, once more where it judges other claims by now."""
-    earlier = system.earlier
-    if earlier is None:
-        return None
-    if {*earlier.claims} == {*system.claims}:
-        return _path(study, earlier.digest(), evidence)
-    now = {"claims": system.claims, "reduced": system.reduced, "supersedes": earlier.digest()}
-    return write_record(earlier.model_copy(update=now), evidence)
 
 
 def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:

@@ -57,8 +57,7 @@ def run_study(
                 states = {cell.name: ledger.state(cell) for cell in cells}
                 watch(states)
                 ended = sum(state in ("done", "failed") for state in states.values())
-                # One of parts is written at the end: what does not join would stop the others.
-                if ended != complete and not study.in_parts:
+                if ended != complete:
                     # What makes no record is told at the end: the other cells need not wait for it.
                     with suppress(TorchcapsError):
                         write_records(study, ledger, settings.evidence)
@@ -68,13 +67,11 @@ def run_study(
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         except KeyboardInterrupt:
             pool.stop()
-            if study.in_parts:
-                write_records(study, ledger, settings.evidence, partly=True)
             raise Interrupted("the study was interrupted; the same command goes on.") from None
         except BaseException:
             pool.stop()
             raise
-    paths = write_records(study, ledger, settings.evidence, partly=study.in_parts)
+    paths = write_records(study, ledger, settings.evidence)
     pool.explain({cell.name: ledger.state(cell) for cell in cells})
     return paths
 

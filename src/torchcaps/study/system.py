@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.look import Look
-from torchcaps.study.record import Record
 from torchcaps.train.recipe import Recipe
 
 # No study needs more of one network; a larger number is a slip of the keyboard.
@@ -40,8 +39,6 @@ class System:
     # How it is smaller than what the paper did; None for the paper's own protocol.
     reduced: str | None = None
     departures: tuple[str, ...] = ()
-    # The record that it goes on from, whose seeds are not among its own.
-    earlier: Record | None = None
 
     def cells(self) -> tuple[Cell, ...]:
         """One a seed."""
@@ -66,8 +63,6 @@ class Study:
     waiting: tuple[Waiting, ...] = ()
     # What was measured because it comes with what was asked for.
     unasked: tuple[str, ...] = ()
-    # Whether it goes on from records, and leaves one of what ended where seeds are left.
-    in_parts: bool = False
 
     def cells(self) -> tuple[Cell, ...]:
         """Every cell once, seed by seed, so that a study that is stopped has whole comparisons. One
