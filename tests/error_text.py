@@ -1,6 +1,12 @@
-"""The sentence of an error, as a user reads it."""
+"""The sentences of errors, as a user reads them: one at a time, or all those of a folder.
 
-from collections.abc import Callable
+A file of errors has a call on a line of its own, and below it, indented, the sentence that it ends
+in. `cases_of` reads it, `write` writes the sentences anew."""
+
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,3 +20,45 @@ def text_of(call: Callable[[], object]) -> str:
     text = str(error.value)
     assert "\n" not in text
     return text
+
+
+def said_by(call: str, names: dict[str, Any]) -> str:
+    """The sentence that a call of a file ends in."""
+    return text_of(lambda: eval(call, names))
+
+
+def cases_of(path: Path) -> list[Any]:
+    """The calls of a file of errors, each with its sentence."""
+    return [pytest.param(call, " ".join(lines), id=call) for call, lines in _read(path)]
+
+
+def write(path: Path, names: dict[str, Any]) -> None:
+    """Put what the calls of a file say today below them; comments stay where they are."""
+    written = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith(" "):
+            written.append(line)
+        if line and not line.startswith((" ", "#")):
+            said = said_by(line, names)
+            written += textwrap.wrap(
+                said,
+                width=100,
+                initial_indent="    ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    path.write_text("\n".join(written) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> Iterator[tuple[str, list[str]]]:
+    call, said = "", list[str]()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith(" "):
+            said.append(line.strip())
+            continue
+        if call:
+            yield call, said
+        call, said = ("" if line.startswith("#") else line), []
+    if call:
+        yield call, said

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -129,12 +128,6 @@ def test_a_vote_map_holds_dense_tensors(form, kind):
     pose = torch.rand(2, 3, 2)
     assert f"pose {sentence}" in text_of(lambda: form(VoteMap(Capsules(spoil(pose)), WEIGHT)))
     assert f"weight {sentence}" in text_of(lambda: form(VoteMap(Capsules(pose), spoil(WEIGHT))))
-
-
-def test_what_is_said_of_an_array():
-    assert text_of(lambda: ops.squash(np.ones(3))) == (
-        "pose must be a torch.Tensor, but came as ndarray; make one with torch.as_tensor(pose)."
-    )
 
 
 @pytest.mark.parametrize("iterations", [True, False, 2.0, "3", None, 0, -1])

@@ -245,38 +245,6 @@ def test_even_couplings_are_the_uniform_twin():
     torch.testing.assert_close(even, twin, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("couple", "sentence"),
-    [
-        (lambda c: c.mean(-1), r"must be \[3, 6, 4\], but came with shape \[3, 6\]; .*expand_as"),
-        (
-            lambda c: c / 0,
-            "must be finite, but came with NaN or infinite values; did it divide by a sum",
-        ),
-        (lambda c: c * torch.nan, "the results of couple must be finite"),
-        (lambda c: None, "but came as a NoneType; does it lack its return?"),
-    ],
-)
-def test_a_bad_function_is_told(couple, sentence):
-    votes, a = votes_and_lengths()
-    with pytest.raises(TorchcapsError, match=sentence):
-        ops.dynamic_routing(votes, couple=couple)
-    with pytest.raises(TorchcapsError, match=sentence):
-        ops.em_routing(votes, a, couple=couple, **beta())
-
-
-def test_weights_of_em_are_not_negative():
-    votes, a = votes_and_lengths()
-    with pytest.raises(TorchcapsError, match=r"none below zero, but one is .*; use .clamp"):
-        ops.em_routing(votes, a, couple=lambda c: c - 0.5, **beta())
-
-
-def test_couplings_are_no_function():
-    v, _ = votes_and_lengths()
-    with pytest.raises(TorchcapsError, match=r"couple must be a function .* came as a Tensor; wri"):
-        ops.dynamic_routing(v, couple=torch.rand(I, J))
-
-
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_function_that_writes_into_the_couplings_is_told(grad):
     """Fused forms kept the old parents beside the new couplings."""

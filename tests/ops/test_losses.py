@@ -1,4 +1,4 @@
-"""Losses: sums on paper, the hinge's flat parts, parity with the twin, errors about the target."""
+"""Losses: sums on paper, the hinge's flat parts, parity with the twin."""
 
 import math
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from reference import losses as twins
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import (
     binary_cross_entropy_loss,
     cross_entropy_loss,
@@ -15,7 +14,6 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
-from torchcaps.types import Output
 
 LENGTHS = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
 SHAPES = [(1, 1), (5, 3), (3, 7)]
@@ -377,122 +375,8 @@ def test_half_precision_is_widened(loss, autocast, dtype):
     torch.testing.assert_close(half.grad.float(), wide.grad, rtol=near, atol=near)
 
 
-def test_unknown_choices_are_explained():
-    with pytest.raises(TorchcapsError) as caught:
-        margin_loss(LENGTHS, torch.tensor([0]), reduction="mean")
-    assert str(caught.value) == "reduction='mean' is unknown; known: official, sum."
-    with pytest.raises(TorchcapsError) as caught:
-        binary_cross_entropy_loss(LENGTHS, torch.tensor([0]), scores_are="length")
-    assert str(caught.value) == (
-        "scores_are='length' is unknown; did you mean 'lengths'? known: independent_logits, "
-        "lengths."
-    )
-
-
-def test_logits_of_one_class_are_not_judged_alone():
-    with pytest.raises(TorchcapsError) as caught:
-        binary_cross_entropy_loss(LENGTHS, torch.tensor([0]), scores_are="logits")
-    assert str(caught.value) == (
-        "scores_are='logits' says that one class is present, but binary cross-entropy judges each "
-        "class alone; use cross_entropy_loss, or scores_are='independent_logits'."
-    )
-
-
-@pytest.mark.parametrize(
-    ("values", "span"), [([-0.5, 0.5], "-0.5 to 0.5"), ([0.5, 2.0], "0.5 to 2")]
-)
-def test_lengths_that_are_no_probabilities_are_explained(values, span):
-    with pytest.raises(TorchcapsError) as caught:
-        binary_cross_entropy_loss(torch.tensor([values]), torch.tensor([0]), scores_are="lengths")
-    assert str(caught.value) == (
-        f"lengths must be probabilities, 0 to 1, but go from {span}; squash the classes, or for "
-        f"logits say scores_are='independent_logits'."
-    )
-
-
-def test_cross_entropy_refuses_a_matrix():
-    with pytest.raises(TorchcapsError) as caught:
-        cross_entropy_loss(torch.rand(2, 3), torch.eye(3)[:2])
-    assert str(caught.value) == (
-        "target must be whole numbers [2], but came as torch.float32 with shape [2, 3]; give one "
-        "class index an image, or use a loss for several classes, such as margin_loss."
-    )
-
-
-@pytest.mark.parametrize("loss", [margin_loss, *LATER.values()], ids=["margin", *LATER])
-def test_losses_take_the_scores_of_an_output_and_not_all_of_it(loss):
-    with pytest.raises(TorchcapsError) as caught:
-        loss(Output(LENGTHS, "lengths"), torch.tensor([0]))
-    assert str(caught.value).endswith(
-        "must be a torch.Tensor, but came as Output, all that a network returns; give its scores, "
-        "out.scores, or take torchcaps.train.loss_of(out, labels)."
-    )
-
-
-@pytest.mark.parametrize("loss", LATER)
-def test_later_losses_check_as_margin_loss_does(loss):
-    argument = "activations" if loss == "spread" else "scores"
-    with pytest.raises(TorchcapsError) as caught:
-        LATER[loss](torch.rand(3), torch.zeros(3, dtype=torch.long))
-    assert str(caught.value) == f"{argument} must be [batch, class], but came with shape [3]."
-    with pytest.raises(TorchcapsError, match=r"^target must be 0 to 2 for 3 classes"):
-        LATER[loss](torch.rand(1, 3), torch.tensor([3]))
-    for dtype in (torch.int32, torch.uint8):
-        index = torch.tensor([2])
-        assert torch.equal(LATER[loss](LENGTHS, index.to(dtype)), LATER[loss](LENGTHS, index))
-
-
-@pytest.mark.parametrize(
-    ("shape", "target", "message"),
-    [
-        (
-            (2, 3),
-            torch.zeros(3, dtype=torch.long),
-            "target must be whole numbers [2], but came as torch.int64 with shape [3]; give class "
-            "indices, or a zero-one matrix of the shape of the scores.",
-        ),
-        (
-            (2, 3),
-            torch.zeros(2),
-            "target must be whole numbers [2], but came as torch.float32 with shape [2]; give "
-            "class indices, or a zero-one matrix of the shape of the scores.",
-        ),
-        (
-            (3,),
-            torch.zeros(3, dtype=torch.long),
-            "lengths must be [batch, class], but came with shape [3].",
-        ),
-    ],
-)
-def test_wrong_target_is_explained(shape, target, message):
-    with pytest.raises(TorchcapsError) as caught:
-        margin_loss(torch.rand(shape), target)
-    assert str(caught.value) == message
-
-
-def test_wrong_image_is_explained():
-    with pytest.raises(TorchcapsError) as caught:
-        reconstruction_loss(torch.zeros(2, 1, 28, 28), torch.zeros(2, 1, 32, 32))
-    assert str(caught.value) == (
-        "a reconstruction of these images must be [2, 1, 32, 32], but came with shape "
-        "[2, 1, 28, 28]; was the decoder built for another image size?"
-    )
-
-
 def test_indices_of_any_integer_type_are_classes():
-    for dtype in (torch.int32, torch.uint8):
-        target = torch.tensor([0], dtype=dtype)
-        assert margin_loss(LENGTHS, target).item() == pytest.approx(0.03)
-
-
-def test_a_flag_is_no_class():
-    with pytest.raises(TorchcapsError, match=r"but came as torch.bool with shape \[1\]"):
-        margin_loss(LENGTHS, torch.tensor([True]))
-
-
-@pytest.mark.parametrize(("target", "span"), [([3], "3 to 3"), ([-1], "-1 to -1")])
-def test_a_label_out_of_range_is_explained(target, span):
-    with pytest.raises(
-        TorchcapsError, match=f"^target must be 0 to 2 for 3 classes.* from {span};"
-    ):
-        margin_loss(LENGTHS, torch.tensor(target))
+    for loss in (margin_loss, *LATER.values()):
+        index = torch.tensor([2])
+        for dtype in (torch.int32, torch.uint8):
+            assert torch.equal(loss(LENGTHS, index.to(dtype)), loss(LENGTHS, index))

@@ -8,7 +8,6 @@ import torch
 
 import torchcaps as tc
 from reference.squash import squash_poses as twin
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import squash
 
 KINDS = ["hinton", "exp", "none"]
@@ -135,11 +134,3 @@ def test_no_module_is_hidden_behind_the_function():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("torchcaps.ops.squash")
     assert tc.ops.squash is squash
-
-
-def test_unknown_kind_is_answered_with_the_nearest():
-    with pytest.raises(TorchcapsError) as caught:
-        squash(torch.ones(3), "hintn")
-    assert str(caught.value) == (
-        "squash='hintn' is unknown; did you mean 'hinton'? known: exp, hinton, none."
-    )

@@ -1,13 +1,9 @@
-"""Votes: products on paper, who shares which weight, equivariance, errors that say what to mend."""
-
-import re
+"""Votes: products on paper, who shares which weight, equivariance."""
 
 import pytest
 import torch
 
-from error_text import text_of
 from reference.votes import materialise as twin
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
 from torchcaps.types import Capsules, VoteMap
 
@@ -137,70 +133,3 @@ def test_autocast_may_mix_dtypes():
     pose, weight = torch.randn(5, 4).bfloat16(), torch.randn(5, 3, 2, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert votes_of(pose, weight).dtype == torch.bfloat16
-
-
-POSE, WEIGHT = (6, 4), (6, 3, 2, 4)
-
-
-@pytest.mark.parametrize(
-    ("pose", "weight", "options", "message"),
-    [
-        (
-            POSE,
-            (5, 3, 2, 4),
-            {},
-            "6 children came to weights made for 5 (children, sharing='none')",
-        ),
-        (
-            POSE,
-            (1, 3, 2, 4),
-            {},
-            "6 children came to weights made for 1 (children, sharing='none')",
-        ),
-        (
-            POSE,
-            (4, 3, 2, 4),
-            {"sharing": "type"},
-            "6 children came to weights made for 4 (types, sharing='type'); does the image size or "
-            "the primary layer differ from what the layer was built for?",
-        ),
-        (POSE, (6, 3, 2, 5), {}, "children have 4 pose components, but the weights expect 5."),
-        (
-            (6, 9),
-            (6, 3, 2, 2),
-            {"pose": "matrix"},
-            "children have 9 pose components, but the weights expect 4.",
-        ),
-        ((6, 5), (6, 3, 2, 2), {"pose": "matrix"}, "matrix poses need a square number of"),
-        (POSE, (6, 3, 1, 2), {"pose": "matrix"}, 'use pose="vector" for other sizes.'),
-        (POSE, (3, 2, 4), {}, "with shapes [6, 4] and [3, 2, 4]."),
-        ((4,), WEIGHT, {}, "votes need child poses [*batch, child, pose]"),
-        (POSE, WEIGHT, {"sharing": "al"}, "sharing='al' is unknown; did you mean 'all'?"),
-        (POSE, WEIGHT, {"pose": "vektor"}, "did you mean 'vector'? known: matrix, vector."),
-        (
-            POSE,
-            WEIGHT,
-            {"bias": torch.zeros(2, 2)},
-            "bias must broadcast to [parent, pose] = [3, 2], but has shape [2, 2];",
-        ),
-    ],
-)
-def test_wrong_sizes_are_explained(pose, weight, options, message):
-    with pytest.raises(TorchcapsError, match=re.escape(message)):
-        votes_of(torch.zeros(pose), torch.zeros(weight), **options)
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
-@pytest.mark.parametrize("argument", ["pose", "weight"])
-def test_what_is_not_floating_point_is_converted_and_no_network_is(argument, dtype):
-    tensors = {"pose": torch.ones(POSE), "weight": torch.ones(WEIGHT)}
-    tensors[argument] = tensors[argument].to(dtype)
-    assert text_of(lambda: votes_of(tensors["pose"], tensors["weight"])) == (
-        f"the {argument} of votes must be floating point, but came as {dtype}; convert it with "
-        f"{argument}.float()."
-    )
-
-
-def test_wrong_dtype_is_explained():
-    with pytest.raises(TorchcapsError, match=r"float32 and torch\.float64; convert one of them"):
-        votes_of(torch.zeros(POSE), torch.zeros(WEIGHT).double())

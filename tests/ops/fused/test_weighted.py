@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from contracts.forms import KINDS, leaves_of, vote_map_of
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
 from torchcaps.ops.fused import tiles, weighted_sums
 from torchcaps.ops.routing.common import weighted
@@ -42,9 +41,3 @@ def test_half_precision_and_autocast_keep_the_dtype_of_votes():
     with torch.autocast("cpu", torch.bfloat16):
         rounded = weighted_sums(vote_map, coupling)
     assert torch.equal(rounded, exact.to(torch.bfloat16))
-
-
-def test_couplings_of_another_size_are_refused():
-    vote_map = VoteMap(Capsules(torch.randn(6, 4)), torch.randn(6, 3, 5, 4))
-    with pytest.raises(TorchcapsError, match=r"^coupling must broadcast to .* = \[6, 3\], but has"):
-        weighted_sums(vote_map, torch.ones(3, 6))
