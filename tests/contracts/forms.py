@@ -67,6 +67,7 @@ FORMS = {
                 for t in (2, 3)
             ),
             *each("scale", ["sample", "batch"], detach="iterations"),
+            {"iterations": 2, "scale": "given", "detach": "iterations"},
             {"iterations": 1},
             {"iterations": 1, "scale": "given", "detach": "votes"},
             {"iterations": 5, "squash": "exp", "scale": "batch"},

@@ -18,9 +18,11 @@ def backward(asked: Asked[Given], at_once: bool = False) -> int:
     size, needs = sizes_of(asked.given.votes), asked.needs
     (sums, slopes, _), of_couplings = asked.saved, asked.gradients[-1]
     added = any(needs[:5])
-    every = added and asked.given.how.detach == "none"
+    detach = asked.given.how.detach
+    every = added and detach == "none"
     # In how many iterations distances are measured again, and in how many votes have a gradient.
-    measured = len(sums) - 1 if every or any(needs[5:]) else 0
+    goes_back = detach != "iterations" and (every or any(needs[5:]))
+    measured = len(sums) - 1 if goes_back else 0
     mixed = len(sums) if every else int(added)
     made, met = max(measured, mixed) + mixed * (needs[0] + needs[1]), measured + mixed
     if at_once:

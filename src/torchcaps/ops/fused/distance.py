@@ -24,8 +24,7 @@ Departures: half precision votes are not rounded before they are routed, as a vo
 are made in float32, and only parents and couplings are rounded.
 Ambiguities: none.
 
-detach="iterations" routes without gradients; the parents are then made once more by the couplings
-of the last iteration, with gradients.
+With detach="iterations" the last iteration alone has gradients, and none through its couplings.
 
 Kept are the children, the weights, and s and S of every iteration, parents only; while it runs, the
 forward pass holds φ and d, two numbers a child and parent. No gradient of the gradient.
@@ -42,12 +41,12 @@ from torchcaps.ops.checks import may_look, widen
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
-from torchcaps.ops.fused.results import by_lane, last_of, made_by, recoupled, routed
+from torchcaps.ops.fused.results import by_lane, recoupled, routed
 from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.operators import Operator, by_stored_votes
-from torchcaps.ops.routing.couple import coupled, recorded
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance, no_longer_than
 from torchcaps.ops.squashing import squash as g
 from torchcaps.ops.votes import materialise
@@ -85,22 +84,26 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     bias = None if bias is None else by_lane(bias, votes[..., 0, :, :], window)
     record = recorded(asked.keep, asked.couple)
     constant = asked.detach == "iterations"
-    if constant and record == "none":
-        record = "last"
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
-        how = How(
-            asked.iterations,
-            log_odds,
-            by_sample=given is None and asked.scale == "sample",
-            # What the rate f is owed; nobody asks in a prediction.
-            with_slopes=torch.is_grad_enabled() and (given is None or given.requires_grad),
-            squash=asked.squash,
-            detach="none" if asked.detach == "iterations" else asked.detach,
-            keep=record,
-        )
-        stored = None if given is None else given.to(parts.dtype)
-        found = operator(Given(parts, length.reshape(*lanes, n_in), bias, stored, how))
-    means = found.means
+    if constant and given is not None:
+        given = given.detach()
+    how = How(
+        asked.iterations,
+        log_odds,
+        by_sample=given is None and asked.scale == "sample",
+        # What the rate f is owed; nobody asks in a prediction.
+        with_slopes=torch.is_grad_enabled()
+        and not constant
+        and (given is None or given.requires_grad),
+        squash=asked.squash,
+        detach=asked.detach,
+        keep=record,
+    )
+    stored = None if given is None else given.to(parts.dtype)
+    found = operator(Given(parts, length.reshape(*lanes, n_in), bias, stored, how))
+    poses, couplings, means = found.poses.unbind(), found.couplings, found.means
+    if constant:
+        poses = (*(x.detach() for x in poses[:-1]), poses[-1])
+        couplings, means = couplings.detach(), means.detach()
     if means.ndim > 1:
         means = means.reshape(len(means), *lead).movedim(0, -1)
     scale = means if asked.iterations > 1 else None
@@ -109,11 +112,8 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
         s = _sums(vote_map, votes, coupling, length)
         return g(biased(s, None if bias is None else bias.transpose(0, 1), False), asked.squash)
 
-    made = routed(votes, found.poses, found.couplings, record)._replace(scale=scale)
-    if constant:
-        coupling = coupled(asked.couple, last_of(found.couplings, made))
-        return made_by(coupling, made, asked.keep, parents_of)
-    return recoupled(made, found.couplings, asked.keep, asked.couple, parents_of)
+    made = routed(votes, poses, couplings, record)._replace(scale=scale)
+    return recoupled(made, couplings, asked.keep, asked.couple, parents_of)
 
 
 def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:

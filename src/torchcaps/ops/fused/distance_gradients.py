@@ -53,10 +53,14 @@ class _Backward:
         count = len(sums)
         wants_votes = self.found.any or self.of_length is not None
         every = wants_votes and self.how.detach == "none"
-        goes_back = every or self.of_bias is not None or self.of_scale is not None
+        goes_back = self.how.detach != "iterations" and (
+            every or self.of_bias is not None or self.of_scale is not None
+        )
         later: Tensor | None = None
         for t in reversed(range(count)):
             is_last = t == count - 1
+            if not (is_last or goes_back):
+                break
             s = sums[t].transpose(0, 1)
             of_v = recorded(of_poses, t - count)
             of_v = torch.zeros_like(s) if of_v is None else of_v
@@ -69,7 +73,7 @@ class _Backward:
                 if mixes:
                     for lanes in self.votes.lanes():
                         self._first(lanes, of_s)
-            elif mixes or goes_back:
+            else:
                 of_c = recorded(of_couplings, t - count)
                 before = sums[t - 1].transpose(0, 1)
                 v = g(biased(before, self.bias, False), self.how.squash)

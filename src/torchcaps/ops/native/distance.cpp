@@ -19,7 +19,7 @@ constexpr Int PAIR = 2;
 // No shorter vote is shortened; as in ops/routing/distance.py.
 constexpr float SHORTEST = 1e-18f;
 
-enum Detach : Int { NOTHING, VOTES };
+enum Detach : Int { NOTHING, VOTES, ITERATIONS };
 
 }  // namespace
 
@@ -412,7 +412,7 @@ struct DistanceWorker : Thread<DistanceJob, DistancePlan> {
   void backward() const {
     const Int n = job.iterations;
     const bool every = to_votes && job.detach == NOTHING;
-    const bool goes_back = every || job.of_bias || job.of_scale;
+    const bool goes_back = job.detach != ITERATIONS && (every || job.of_bias || job.of_scale);
     read_children();
     for_my_parents([&](Int j, Int block, Int at) {
       for (Int t = 0; t + 1 < n; ++t) {
