@@ -1,4 +1,4 @@
-"""Settings of `make docs`: the pages of docs/ and claims/pages/ as they are, and the API out of the docstrings.
+"""Settings of `make docs`: the pages of docs/ and claims/pages/, and the API out of docstrings.
 
 The root of the site is the repository, so links between pages, README and records hold as they do
 on a plain git host. The pages of the reference are made anew by every build, in docs/reference/.

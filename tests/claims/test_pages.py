@@ -247,7 +247,7 @@ def test_a_readme_that_is_no_text_is_refused(tmp_path):
 
 
 def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
-    """They led to the committed evidence and pages, whatever --evidence, --out and --readme said."""
+    """They led to the committed evidence and pages, whatever the options said."""
     readme = tmp_path / "home" / "README.md"
     readme.parent.mkdir()
     readme.write_text(f"{BEGIN}\n{END}\n")

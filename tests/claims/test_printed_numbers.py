@@ -1,4 +1,4 @@
-"""Printed numbers that contradict each other or a sentence: what four pages of claims/pages/findings say,
+"""Printed numbers that contradict each other or a sentence: what four pages of findings say,
 computed from claims/. A number that changes there makes its line of the page false."""
 
 import math

@@ -57,7 +57,8 @@ def decided_statements(found):
 
 def said():
     """The page, with one space between words."""
-    return " ".join((ROOT / "claims" / "pages" / "what-was-run.md").read_text(encoding="utf-8").split())
+    page = ROOT / "claims" / "pages" / "what-was-run.md"
+    return " ".join(page.read_text(encoding="utf-8").split())
 
 
 def test_at_least_eighty_printed_numbers_have_one_of_ours(found):

@@ -1,5 +1,5 @@
-"""The networks of claims/pages/findings/late-signs.md: the paper's, the same for four times as long, and
-with another weight in their loss."""
+"""The networks of claims/pages/findings/late-signs.md: the paper's, the same for four times
+as long, and with another weight in their loss."""
 
 from pathlib import Path
 
