@@ -8,14 +8,12 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     CapsuleHead,
     efficient_backbone,
     feature_shape,
     sabour_backbone,
-    whole_map,
     with_channels_last,
 )
 from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
@@ -161,23 +159,6 @@ def test_images_that_do_not_pass(backbone, image):
         feature_shape(backbone, image)
 
 
-@pytest.mark.parametrize(
-    ("image", "remedy"),
-    [
-        ((1, 28, 32), "give image=(3, 28, 32), or a convolution that takes 1."),
-        ((28, 32, 3), "channels come first: (3, 28, 32)."),
-    ],
-    ids=["grey", "channels-last"],
-)
-def test_an_image_of_other_channels_is_not_called_too_small(image, remedy):
-    with pytest.raises(TorchcapsError) as refused:
-        feature_shape(nn.Sequential(nn.Identity(), sabour_backbone(3)), image)
-    assert str(refused.value) == (
-        f"the first convolution takes 3 channels, but an image of (channels, height, width) = "
-        f"{image} has {image[0]}; {remedy}"
-    )
-
-
 def test_channels_last_lies_elsewhere_and_is_the_same_network() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -190,78 +171,3 @@ def test_channels_last_lies_elsewhere_and_is_the_same_network() -> None:
             assert part.weight.is_contiguous(memory_format=torch.channels_last), name
             assert part(torch.rand(2, part.in_channels, 9, 9).double()).stride()[1] == 1
     assert_close(network(images).scores, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (
-            lambda: sabour_backbone(1, kernel=-1),
-            "sabour_backbone needs kernel of at least 1, but got -1.",
-        ),
-        (
-            lambda: sabour_backbone("grey"),
-            "sabour_backbone needs channels as a whole number, but got 'grey'.",
-        ),
-        (
-            lambda: simple_backbone(1, 8, stride=0),
-            "simple_backbone needs stride of at least 1, but got 0.",
-        ),
-        (
-            lambda: simple_backbone(1, 8, kernel=(3, 0)),
-            "simple_backbone needs kernel of at least 1, but got 0.",
-        ),
-        (
-            lambda: efficient_backbone(1, strides=(1, 1, 0, 2)),
-            "efficient_backbone needs stride of at least 1, but got 0.",
-        ),
-        (
-            lambda: efficient_backbone(1, kernels=(5, 3)),
-            "efficient_backbone needs a kernel and a stride for each of its widths, but came with "
-            "4 widths, 2 kernels and 4 strides.",
-        ),
-        (
-            lambda: whole_map(0, 9, 9),
-            "whole_map needs channels of at least 1, but got 0.",
-        ),
-        (
-            lambda: whole_map(3, 9.5, 9),
-            "whole_map needs height as a whole number, but got 9.5.",
-        ),
-        (
-            lambda: whole_map(3, 9, -1),
-            "whole_map needs width of at least 1, but got -1.",
-        ),
-        *(
-            (
-                lambda stages=stages: residual_backbone(3, *stages),
-                f"residual_backbone needs stages as pairs, (width, how many residual blocks), but "
-                f"got {got}; write residual_backbone(3, (64, 2), (128, 2)).",
-            )
-            for stages, got in [
-                ((), "none"),
-                ((64, 2), "64"),
-                (((64, 2), (128,)), "(128,)"),
-                (("ab",), "'ab'"),
-            ]
-        ),
-        (
-            lambda: residual_backbone(3, ("a", 2)),
-            "residual_backbone needs width as a whole number, but got 'a'.",
-        ),
-        (
-            lambda: residual_backbone(3, (64, 2.5)),
-            "residual_backbone needs blocks as a whole number, but got 2.5.",
-        ),
-        (
-            lambda: residual_backbone(3, (64, 2), (64, 0)),
-            "residual_backbone needs blocks of at least 1, but got 0.",
-        ),
-        (
-            lambda: residual_backbone(None, (64, 2)),
-            "residual_backbone needs channels as a whole number, but got None.",
-        ),
-    ],
-)
-def test_convolutions_that_cannot_be_are_told(make, sentence):
-    assert text_of(make) == sentence

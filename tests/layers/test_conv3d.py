@@ -1,4 +1,4 @@
-"""3-D convolutional capsules: votes by loops, parity with the twin, sizes that do not fit."""
+"""3-D convolutional capsules: votes by loops, parity with the twin."""
 
 import itertools
 import math
@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from error_text import text_of
 from reference.conv3d import conv3d_routing as twin
 from torchcaps.layers import Conv3dCapsules
 from torchcaps.types import Capsules
@@ -86,34 +85,6 @@ def test_parity_with_the_twin(squash_over, bias):
     torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=1e-10)
 
 
-def test_any_batch_axes_and_none():
-    layer = made()
-    pose = children(2, 3).pose
-    many = layer(Capsules(pose), keep="last")
-    assert many.parents.pose.shape == (2, 3, 24, 2)
-    assert many.parents.activation.shape == (2, 3, 24)
-    assert many.steps[0].coupling.shape == (2, 3, 2, 24)
-    for alone in (pose[1, 2], pose[1:2, 2]):
-        one = layer(Capsules(alone)).parents.pose
-        assert one.shape == (*alone.shape[:-2], 24, 2)
-        torch.testing.assert_close(one.squeeze(0), many.parents.pose[1, 2], rtol=0, atol=1e-12)
-    assert layer(children(0)).parents.pose.shape == (0, 24, 2)
-
-
-@pytest.mark.parametrize(("keep", "count"), [("none", 0), ("last", 1), ("steps", 3)])
-def test_steps_hold_the_children_as_they_came(keep, count):
-    u = children(2)
-    layer = made()
-    routed = layer(u, keep=keep)
-    assert len(routed.steps) == count
-    assert torch.equal(routed.parents.pose, layer(u).parents.pose)
-    for step in routed.steps:
-        assert step.children is u
-        total = step.coupling.sum(-1)
-        torch.testing.assert_close(total, torch.ones_like(total))
-    assert layer.normalised_over == "parents"
-
-
 def test_a_row_of_couplings_belongs_to_a_child_type():
     layer, pose = made(), children().pose
     silent = pose.reshape(3, 2, 2, 3).clone()
@@ -135,65 +106,3 @@ def test_weights_are_he_normal_and_biases_start_at_a_tenth():
     assert [name for name, _ in Conv3dCapsules(**SIZES, bias=False).named_parameters()] == [
         "weight"
     ]
-
-
-def test_sizes_can_be_read():
-    layer = Conv3dCapsules(**SIZES)
-    assert (layer.n_in, layer.d_in, layer.n_out, layer.d_out) == (12, 3, 24, 2)
-    assert (layer.child_grid, layer.parent_grid) == ((3, 2, 2), (3, 2, 4))
-    assert "child_grid=(3, 2, 2), d_in=3, parent_grid=(3, 2, 4), d_out=2" in repr(layer)
-
-
-@pytest.mark.parametrize("shape", [[2, 11, 3], [2, 12, 4], [3]])
-def test_poses_of_another_shape(shape):
-    assert text_of(lambda: Conv3dCapsules(**SIZES)(Capsules(torch.zeros(shape)))) == (
-        "this layer was built for 12 children of 3 components "
-        f"[*batch, 12, 3], but poses came with shape {shape}; does the image size differ from the "
-        "one the network was created with?"
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"d_in": 0}, "Conv3dCapsules needs d_in of at least 1, but got 0."),
-        ({"types": 0}, "Conv3dCapsules needs types of at least 1, but got 0."),
-        ({"d_out": -1}, "Conv3dCapsules needs d_out of at least 1, but got -1."),
-        ({"child_grid": (0, 2, 2)}, "Conv3dCapsules needs height of at least 1, but got 0."),
-        ({"child_grid": 4}, "Conv3dCapsules needs child_grid=(height, width, types), but got 4."),
-        (
-            {"child_grid": (4, 4)},
-            "Conv3dCapsules needs child_grid=(height, width, types), but got (4, 4).",
-        ),
-        ({"child_grid": (2, 0, 2)}, "Conv3dCapsules needs width of at least 1, but got 0."),
-        ({"child_grid": (2, 2, 0)}, "Conv3dCapsules needs types_in of at least 1, but got 0."),
-        *(
-            (
-                {"kernel": kernel},
-                "Conv3dCapsules needs an odd kernel, which has a middle to lay on every position, "
-                f"but got {kernel}.",
-            )
-            for kernel in (2, 0, -1, 2.5, None)
-        ),
-        (
-            {"iterations": 0},
-            "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
-        ),
-        (
-            {"squash_over": "maps"},
-            "squash_over='maps' is unknown; did you mean 'map'? known: map, pose.",
-        ),
-    ],
-    ids=str,
-)
-def test_wrong_options_are_refused_when_given(options, text):
-    assert text_of(lambda: Conv3dCapsules(**SIZES | options)) == text
-
-
-def test_votes_ask_what_a_call_does():
-    layer = made()
-    for given in (children(2).pose, children(2, n=N_IN - 1)):
-        assert text_of(lambda given=given: layer.votes(given)) == text_of(
-            lambda given=given: layer(given)
-        )

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder, DeconvDecoder
 from torchcaps.ops import reconstruction_loss
 from torchcaps.types import Capsules
@@ -83,61 +82,14 @@ def test_the_mask_changes_no_weight():
     }
 
 
-def test_an_unknown_mask_is_refused():
-    with pytest.raises(TorchcapsError) as caught:
-        made(mask="all")
-    assert str(caught.value) == "mask='all' is unknown; known: class, none."
-
-
-@pytest.mark.parametrize(
-    ("sizes", "sentence"),
-    [
-        ({"n_classes": 0}, "Decoder needs n_classes of at least 1, but got 0."),
-        ({"d_in": 2.0}, "Decoder needs d_in as a whole number, but got 2.0."),
-        (
-            {"image": (28, 28)},
-            "image must be (channels, height, width), three whole numbers from 1, but came as "
-            "(28, 28).",
-        ),
-    ],
-)
-def test_a_size_that_is_none_is_refused(sizes, sentence):
-    given = {"n_classes": CLASSES, "d_in": D, "image": IMAGE} | sizes
-    with pytest.raises(TorchcapsError) as caught:
-        Decoder(**given)
-    assert str(caught.value) == sentence
-    given.pop("n_classes")
-    if "n_classes" not in sizes:
-        with pytest.raises(TorchcapsError) as caught:
-            DeconvDecoder(**given)
-        assert str(caught.value) == sentence.replace("Decoder", "DeconvDecoder")
-
-
-@both
-@pytest.mark.parametrize("shape", [(3, CLASSES, D + 1), (3, CLASSES), (3, CLASSES + 1, D)])
-def test_poses_of_another_network_are_refused(maker, shape):
-    decoder = maker()
-    if maker is deconv and shape[2:] == (D,):
-        # It does not ask how many classes there are.
-        assert decoder(Capsules(torch.randn(shape).double())).shape == (3, *IMAGE)
-        return
-    k = CLASSES if maker is made else "classes"
-    with pytest.raises(TorchcapsError) as caught:
-        decoder(Capsules(torch.randn(shape).double()))
-    assert str(caught.value) == (
-        f"this decoder draws from poses [batch, {k}, {D}], but they came with shape "
-        f"{list(shape)}; was it made for another network?"
-    )
-
-
 def test_unmasked_it_asks_for_so_many_components_however_they_are_parted():
     decoder, pose = made(mask="none"), torch.randn(3, CLASSES * D).double()
     parted = decoder(Capsules(pose.unflatten(1, (CLASSES, D))))
     assert torch.equal(decoder(Capsules(pose.unflatten(1, (1, -1)))), parted)
-    # Without an axis of classes, the batch would be taken for one.
-    for shape in [(3, CLASSES, D + 1), (1, CLASSES * D), (3, 2, 2, 2)]:
-        with pytest.raises(TorchcapsError, match="this decoder draws from poses"):
-            decoder(Capsules(torch.randn(shape).double()))
+
+
+def test_deconv_does_not_ask_how_many_classes_there_are():
+    assert deconv()(Capsules(torch.randn(3, CLASSES + 1, D).double())).shape == (3, *IMAGE)
 
 
 @both
@@ -238,56 +190,7 @@ def test_deconv_gives_every_weight_a_gradient():
     assert all((p.grad != 0).any() for p in decoder.parameters())
 
 
-@both
-@pytest.mark.parametrize(
-    "target",
-    [
-        torch.tensor([1]),
-        torch.tensor(1),
-        torch.ones(3),
-        torch.ones(3, 2),
-        torch.ones(2, 2, dtype=torch.long),
-        torch.ones(3, 2, 1, dtype=torch.long),
-    ],
-    ids=lambda target: f"{target.dtype} {list(target.shape)}",
-)
-def test_a_target_that_is_no_class_of_an_image_is_refused(maker, target):
-    with pytest.raises(TorchcapsError) as caught:
-        maker()(poses(), target)
-    assert str(caught.value) == (
-        f"target must be class indices, int64 [3], one an image, or [3, m], m an image, but came "
-        f"as {target.dtype} with shape {list(target.shape)}."
-    )
-
-
-@both
-@pytest.mark.parametrize("target", [[0, 1, 4], [[0, 1], [2, 3], [0, -1]]])
-def test_a_class_that_is_not_there_is_refused(maker, target):
-    with pytest.raises(TorchcapsError, match=r"^target must be 0 to 3 for 4 classes"):
-        maker()(poses(), torch.tensor(target))
-
-
 def test_all_classes_are_drawn_by_their_indices():
     decoder = Decoder(n_classes=10, d_in=4, image=(1, 4, 4))
     classes = Capsules(torch.rand(3, 10, 4))
     assert decoder(classes, torch.arange(10).expand(3, 10)).shape[:2] == (3, 10)
-    with pytest.raises(TorchcapsError, match="looks like a zero-one matrix"):
-        decoder(classes, torch.eye(10, dtype=torch.int64)[:3])
-
-
-@both
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
-def test_poses_of_another_precision_are_refused(maker, dtype):
-    classes = poses()
-    with pytest.raises(TorchcapsError) as caught:
-        maker()(classes._replace(pose=classes.pose.to(dtype)))
-    assert str(caught.value) == (
-        f"this decoder draws from poses in torch.float64, the precision of its weights, but they "
-        f"came in {dtype}; convert one of them, e.g. pose.to(torch.float64)."
-    )
-
-
-def test_poses_alone_are_no_capsules():
-    decoder = Decoder(n_classes=3, d_in=4, image=(1, 4, 4), mask="none")
-    with pytest.raises(TorchcapsError, match=r"^a capsule layer takes Capsules, but got a Te"):
-        decoder(torch.rand(2, 3, 4))

@@ -1,14 +1,11 @@
-"""Primary capsules: their order, their lengths, and feature maps that do not fit."""
+"""Primary capsules: their order, and their lengths."""
 
 import math
-import re
 
 import pytest
 import torch
 from torch import nn
 
-from error_text import text_of
-from torchcaps.errors import TorchcapsError
 from torchcaps.layers import EMPrimaryCapsules, LayerNormPrimaryCapsules, PrimaryCapsules
 
 
@@ -54,23 +51,6 @@ def test_gradient_of_an_empty_map_is_finite():
     assert torch.equal(features.grad, torch.zeros_like(features))
 
 
-@pytest.mark.parametrize("shape", [[1, 8, 2, 2], [1, 9, 4]])
-def test_maps_that_do_not_fit(shape):
-    expected = (
-        "primary capsules of 3 components need a feature map [batch, channel, height, width] with "
-        f"a multiple of 3 channels, but the projection gave shape {shape}."
-    )
-    with pytest.raises(TorchcapsError, match=re.escape(expected)):
-        PrimaryCapsules(nn.Identity(), d_out=3)(torch.zeros(shape))
-
-
-def test_a_capsule_needs_a_component():
-    with pytest.raises(
-        TorchcapsError, match=r"^PrimaryCapsules needs d_out of at least 1, but got 0"
-    ):
-        PrimaryCapsules(nn.Identity(), d_out=0)
-
-
 def test_layer_norm_on_paper():
     # Two positions: the pose (1, 5), mean 3 and variance 4, and the pose (2, 2), variance 0.
     features = torch.tensor([1.0, 2.0, 5.0, 2.0], dtype=torch.float64).reshape(1, 2, 1, 2)
@@ -113,24 +93,3 @@ def test_layer_norm_capsules_may_be_given_activations():
     assert torch.equal(given.pose, bare.pose)
     assert torch.equal(given.activation, em.activation)
     assert given.activation.shape == (2, 24)
-
-
-@pytest.mark.parametrize("kind", [LayerNormPrimaryCapsules, EMPrimaryCapsules])
-@pytest.mark.parametrize(
-    "active", [nn.Conv2d(6, 3, 1), nn.Conv2d(6, 2, 2)], ids=["channels", "positions"]
-)
-def test_activations_that_do_not_fit(kind, active):
-    features = torch.randn(1, 6, 3, 4)
-    shape = list(active(features).shape)
-    assert text_of(lambda: kind(nn.Identity(), active, d_out=3)(features)) == (
-        f"every capsule needs one activation, but the projections gave poses [1, 24, 3] and "
-        f"activations {shape}; the activation needs as many channels as there are capsule types, "
-        f"at the same positions."
-    )
-
-
-@pytest.mark.parametrize("kind", [LayerNormPrimaryCapsules, EMPrimaryCapsules])
-def test_every_kind_needs_a_component(kind):
-    assert text_of(lambda: kind(nn.Identity(), nn.Identity(), d_out=0)) == (
-        f"{kind.__name__} needs d_out of at least 1, but got 0."
-    )

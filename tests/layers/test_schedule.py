@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch.nn.utils import prune, spectral_norm, weight_norm
 
-from error_text import text_of
 from torchcaps.layers import (
-    ROUTINGS,
-    Conv3dCapsules,
     ConvCapsules,
     DenseCapsules,
     DynamicRouting,
@@ -139,25 +136,6 @@ def test_one_after_the_other(keep):
         u = routed[name].parents
 
 
-@pytest.mark.parametrize("name", sorted(set(ROUTINGS) - {"inverted"}))
-def test_other_routings_cannot_route_at_once(name):
-    layers = {"classes": DenseCapsules(n_in=24, d_in=4, n_out=2, d_out=3, routing=name).double()}
-    u = Capsules(children().pose, torch.rand(2, 24, dtype=torch.float64))
-    assert text_of(lambda: route_concurrently(layers, u, iterations=2)) == (
-        f"{ROUTINGS[name].__name__} keeps more than its parents from one iteration to the next, so "
-        f"its layers cannot all route at the same time; use "
-        f'schedule="sequential", or inverted routing.'
-    )
-
-
-@pytest.mark.parametrize("iterations", [0, "2"])
-def test_all_layers_route_once_at_least(iterations):
-    layers = {"classes": DenseCapsules(n_in=24, d_in=4, n_out=2, d_out=4, routing="inverted")}
-    assert "so it must be a whole number from 1, but came as" in text_of(
-        lambda: route_concurrently(layers, children(), iterations=iterations)
-    )
-
-
 def longest_way(layers, iterations, schedule):
     """Through the graph of all steps (layer, iteration), by what each step needs."""
 
@@ -228,63 +206,6 @@ def test_concurrent_steps_wait_for_fewer_others(n_layers, iterations):
     assert concurrent < sequential
     for schedule, found in (("concurrent", concurrent), ("sequential", sequential)):
         assert steps_in_a_row(n_layers - 1, iterations, schedule) == found
-
-
-def test_steps_in_a_row_are_told_what_they_count():
-    assert "did you mean 'concurrent'" in text_of(lambda: steps_in_a_row(2, 3, "concurent"))
-    assert "must be a whole number from 1, but came as 0; it counts those that route" in text_of(
-        lambda: steps_in_a_row(0, 3, "sequential")
-    )
-    assert "whole number from 1" in text_of(lambda: steps_in_a_row(2, 0, "sequential"))
-
-
-@pytest.mark.parametrize("route", [route_sequentially, partial(route_concurrently, iterations=2)])
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        (
-            {"layers": [DenseCapsules(n_in=24, d_in=4, n_out=2, d_out=4)]},
-            "layers must be capsule layers by their names, from below, "
-            '{"classes": DenseCapsules(…)}, but came as a list.',
-        ),
-        (
-            {"layers": {"classes": torch.nn.Linear(4, 2)}},
-            "a layer that is routed takes capsules and `keep`, but 'classes' is a Linear; give "
-            "capsule layers, such as DenseCapsules.",
-        ),
-        (
-            {"layers": {"classes": "dense"}},
-            "a layer that is routed takes capsules and `keep`, but 'classes' is a str; give "
-            "capsule layers, such as DenseCapsules.",
-        ),
-        (
-            {"couple": lambda couplings: couplings},
-            "couple must name layers and their functions, couple={'classes': function}, but came "
-            "as a function.",
-        ),
-        (
-            {"couple": {"clases": lambda couplings: couplings}},
-            "couple names a layer 'clases' that this network does not have; did you mean "
-            "'classes'? known: classes, hidden, windows.",
-        ),
-        (
-            {"intervene": lambda capsules: capsules},
-            "intervene must name layers and their functions, intervene={'classes': function}, but "
-            "came as a function.",
-        ),
-    ],
-)
-def test_what_cannot_be_routed_is_told(route, asked, sentence):
-    given = {"layers": stack(), "children": children()} | asked
-    assert text_of(lambda: route(**given)) == sentence
-
-
-def test_a_layer_without_steps_does_not_route_with_others():
-    layer = Conv3dCapsules(child_grid=(3, 4, 2), d_in=4, types=2, d_out=4)
-    assert text_of(lambda: route_concurrently({"skip": layer}, children(), iterations=2)) == (
-        "layers that route at the same time must be capsule layers with a routing, but 'skip' is a "
-        'Conv3dCapsules; use route_sequentially, in a network schedule="sequential".'
-    )
 
 
 @pytest.mark.parametrize(

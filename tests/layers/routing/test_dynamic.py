@@ -3,25 +3,9 @@
 import pytest
 import torch
 
-from error_text import text_of
 from layers.routing.bound import SIZE, bound
 from torchcaps.layers import DynamicRouting
 from torchcaps.ops import dynamic_routing
-
-
-def test_dynamic_hands_every_option_to_its_op():
-    votes = torch.randn(3, *SIZE)
-    given = {"iterations": 2, "leaky": True, "squash": "exp", "detach": "votes"}
-    given["agreement"] = 0.3
-    routed = bound(DynamicRouting(**given))(votes, None, keep="steps")
-    op = dynamic_routing(votes, **given, keep="steps")
-    for a, b in zip(routed.steps, op.steps, strict=True):
-        assert torch.equal(a.coupling, b.coupling)
-    assert torch.equal(routed.parents.pose, op.parents.pose)
-    changes = ({"iterations": 3}, {"leaky": False}, {"squash": "hinton"}, {"agreement": 1.0})
-    for changed in changes:
-        other = dynamic_routing(votes, **given | changed)
-        assert not torch.equal(routed.parents.pose, other.parents.pose)
 
 
 def test_a_prior_changes_nothing_before_training():
@@ -64,20 +48,3 @@ def test_what_no_gradient_reaches_is_not_trained(given, learning):
     assert set(named) == {"prior", "agreement", "bias"}
     assert {name for name, each in named.items() if each.requires_grad} == learning
     assert {name for name, each in named.items() if each.grad is not None} == learning
-
-
-def test_a_word_that_is_no_factor():
-    assert text_of(lambda: DynamicRouting(agreement="learnt")).startswith(
-        "agreement='learnt' is unknown"
-    )
-
-
-def test_what_is_neither_a_bias_nor_a_flag_is_told():
-    """Found by make fuzz."""
-    text = text_of(lambda: DynamicRouting(leaky=torch.ones(2)))
-    assert text == "leaky must be True or False, but came as tensor([1., 1.])."
-    assert text_of(lambda: DynamicRouting(leaky=2)) == (
-        "leaky must be True or False, but came as 2."
-    )
-    text = text_of(lambda: DynamicRouting(bias=torch.ones(2)))
-    assert text == 'bias must be False, True or "odd", but came as tensor([1., 1.]).'

@@ -5,25 +5,11 @@ import math
 import pytest
 import torch
 
-from error_text import text_of
-from layers.routing.bound import N_IN, N_OUT, VOTES, D, assert_equal, bound, random_parameters
+from layers.routing.bound import N_IN, N_OUT, D, assert_equal, bound
 from torchcaps.layers import ConvCapsules, EMRouting
 from torchcaps.layers.routing.em import _unit
 from torchcaps.ops import em_routing
 from torchcaps.types import Capsules
-
-
-@pytest.mark.parametrize("variant", ["paper", "official", "gritzman"])
-def test_em_hands_every_option_and_both_costs_to_its_op(variant):
-    votes, activation = torch.randn(VOTES), torch.rand(3, N_IN)
-    given = {"iterations": 2, "variant": variant, "lambda_": 0.3, "variance_floor": 0.01}
-    routing = random_parameters(bound(EMRouting(**given)))
-    betas = {"beta_a": routing.beta_a, "beta_u": routing.beta_u}
-    op = em_routing(votes, activation, **betas, **given, keep="steps")
-    assert_equal(routing(votes, activation, keep="steps"), op)
-    for changed in ({"iterations": 3}, {"lambda_": 0.6}, {"variance_floor": 1.0}):
-        other = em_routing(votes, activation, **betas, **given | changed)
-        assert not torch.equal(other.parents.activation, op.parents.activation)
 
 
 def test_em_tells_its_op_which_child_is_in_which_slot():
@@ -68,13 +54,6 @@ def test_costs_start_as_the_code_of_each_variant_has_them():
     assert float(a.mean()) == pytest.approx(-1000, abs=50)
     bound_u = math.sqrt(6 / 4002)
     assert 0.95 * bound_u < u.abs().max() <= bound_u
-
-
-def test_competition_of_windows_needs_windows():
-    assert text_of(lambda: bound(EMRouting(compete="all"))) == (
-        'compete="all" is for convolutional capsules, where several windows see a child; '
-        'a dense layer has one window: use compete="window".'
-    )
 
 
 def test_unit_poses_are_as_long_as_their_activations():

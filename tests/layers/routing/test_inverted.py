@@ -1,46 +1,11 @@
 """Inverted routing as a module: its parameters, and what it hands to its op."""
 
-import math
-
 import pytest
 import torch
 
-from error_text import text_of
-from layers.routing.bound import N_IN, VOTES, D, assert_equal, bound, random_parameters
+from layers.routing.bound import VOTES, assert_equal, bound, random_parameters
 from torchcaps.layers import DenseCapsules, InvertedRouting, use_backend
-from torchcaps.ops import inverted_routing
 from torchcaps.types import Capsules
-
-
-@pytest.mark.parametrize("start", ["none", "random", "learned"])
-@pytest.mark.parametrize("layer_norm", [True, False])
-@pytest.mark.parametrize("activations", [True, False])
-def test_inverted_hands_every_option_to_its_op(start, layer_norm, activations):
-    votes, activation = torch.randn(VOTES), torch.rand(3, N_IN)
-    given = {"start": start, "layer_norm": layer_norm, "activations": activations}
-    routing = bound(InvertedRouting(**given, iterations=3, scaled=True, lambda_=0.3))
-    random_parameters(routing)
-    norm = (routing.norm.weight, routing.norm.bias) if layer_norm else None
-    costs = {"activation": activation, "beta_a": routing.beta_a, "beta_u": routing.beta_u}
-    op = inverted_routing(
-        votes,
-        iterations=3,
-        norm=norm,
-        scale=1 / math.sqrt(D),
-        start=routing.start,
-        lambda_=0.3,
-        keep="steps",
-        **(costs if activations else {}),
-    )
-    assert_equal(routing(votes, activation, keep="steps"), op)
-    assert routing.gives_activations == activations
-    # And step by step.
-    parents = None
-    for step in op.steps:
-        our_step = routing.step(votes, activation, parents)
-        assert torch.equal(our_step.coupling, step.coupling)
-        parents = our_step.parents
-    assert torch.equal(parents.pose, op.parents.pose)
 
 
 def test_parameters_of_inverted_routing_at_the_start():
@@ -157,18 +122,3 @@ def test_a_step_without_stored_votes_is_a_step(backend):
         assert unkept.coupling.shape == (0,)
         assert torch.equal(unkept.parents.pose, step.parents.pose)
         parents = expected.parents
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_a_share_that_is_none(share):
-    assert text_of(lambda: InvertedRouting(dropout=share)) == (
-        f"dropout must be a number from 0 and below 1, but came as {share}; it is the share of "
-        f"silenced components."
-    )
-
-
-def test_dropout_and_activations_are_not_had_together():
-    assert text_of(lambda: InvertedRouting(dropout=0.5, activations=True)) == (
-        "dropout=0.5 changes how far votes spread around parents, and activations are made of "
-        "that spread; use either dropout or activations."
-    )
