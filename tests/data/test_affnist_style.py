@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from laid_images import labelled
 from torchcaps.data import ImageSet
 from torchcaps.data.make import affnist_style
 from torchcaps.data.make.affnist_style import AffineRanges, AffnistStyle
@@ -21,11 +22,7 @@ def spots() -> ImageSet:
         torch.exp(-((x - right) ** 2 + (x[:, None] - down) ** 2) / 4.5) for right, down in places
     ]
     images = (torch.stack(planes)[None] * 255).round().to(torch.uint8).expand(COUNT, -1, -1, -1)
-    return ImageSet("spots", images, torch.zeros(COUNT, dtype=torch.int64), ("spot",))
-
-
-def of_class_a(images) -> ImageSet:
-    return ImageSet("own", images, torch.zeros(len(images), dtype=torch.int64), ("a",))
+    return labelled("spots", images)
 
 
 def measured(pixels):
@@ -78,7 +75,7 @@ def blobs(count: int) -> ImageSet:
     images = torch.zeros(count, 1, 28, 28, dtype=torch.uint8)
     ink = torch.rand(count, 1, 20, 20) < torch.rand(count, 1, 1, 1) * 0.1
     images[:, :, 4:24, 4:24] = ink * torch.randint(1, 256, ink.shape)
-    return of_class_a(images)
+    return labelled("own", images)
 
 
 def ink_outside(images, monkeypatch):
@@ -116,7 +113,7 @@ def test_gu_shifts_by_eight_pixels_at_most() -> None:
     x = torch.arange(28) - 13.5
     spot = torch.exp(-(x**2 + x[:, None] ** 2) / 4.5)
     images = (spot * 255).round().to(torch.uint8).expand(COUNT, 3, 28, 28)
-    found = measured(AffnistStyle(of_class_a(images), ranges="gu").batch(slice(None)).pixels)
+    found = measured(AffnistStyle(labelled("own", images), ranges="gu").batch(slice(None)).pixels)
     assert_even(found["shift_x"], -8, 8)
     assert_even(found["shift_y"], -8, 8)
     assert abs(torch.corrcoef(torch.stack([found["shift_x"], found["shift_y"]]))[0, 1]) < 0.13
@@ -139,7 +136,7 @@ def test_the_ink_may_lie_anywhere_in_the_image() -> None:
     images = torch.zeros(COUNT, 1, 28, 28, dtype=torch.uint8)
     images[:, :, :6, 20:] = 255
     for ranges in ("official", "gu"):
-        pixels = AffnistStyle(of_class_a(images), ranges=ranges).batch(slice(None)).pixels
+        pixels = AffnistStyle(labelled("own", images), ranges=ranges).batch(slice(None)).pixels
         mass = pixels.sum((1, 2, 3))
         assert mass.min() > 48 * 0.64 * 0.98
         assert mass.max() < 48 * 1.44 * 1.02
@@ -148,24 +145,24 @@ def test_the_ink_may_lie_anywhere_in_the_image() -> None:
 def test_an_image_too_large_for_its_frame_is_put_in_the_middle() -> None:
     images = torch.full((50, 1, 28, 28), 255, dtype=torch.uint8)
     own = AffineRanges(rotation=0, shear=0, scale=(2, 2), shift=None)
-    pixels = AffnistStyle(of_class_a(images), ranges=own).batch(slice(None)).pixels
+    pixels = AffnistStyle(labelled("own", images), ranges=own).batch(slice(None)).pixels
     assert torch.equal(pixels, torch.ones(50, 1, 40, 40))
     gentle = AffineRanges(rotation=0, shear=0, scale=(1.5, 1.5), shift=None)
     narrow = torch.zeros(50, 1, 28, 28, dtype=torch.uint8)
     narrow[:, :, :, 10:] = 255
-    pixels = AffnistStyle(of_class_a(narrow), ranges=gentle).batch(slice(None)).pixels
+    pixels = AffnistStyle(labelled("own", narrow), ranges=gentle).batch(slice(None)).pixels
     # 42 rows into 40: as many are cut above as below. 27 columns lie somewhere in the frame.
     torch.testing.assert_close(pixels[:, 0, :, 20], pixels[:, 0].flip(1)[:, :, 20])
     assert ((pixels.sum((1, 2, 3)) - 40 * 27).abs() < 1e-2).all()
 
 
 def test_a_black_image_stays_black() -> None:
-    images = AffnistStyle(of_class_a(torch.zeros(3, 1, 28, 28)))
+    images = AffnistStyle(labelled("own", torch.zeros(3, 1, 28, 28)))
     assert torch.equal(images.batch(slice(None)).pixels, torch.zeros(3, 1, 40, 40))
 
 
 def test_without_a_map_an_image_is_centred_exactly() -> None:
-    base = of_class_a(torch.rand(4, 2, 28, 28))
+    base = labelled("own", torch.rand(4, 2, 28, 28))
     still = AffineRanges(rotation=0, shear=0, scale=(1, 1), shift=0)
     pixels = AffnistStyle(base, ranges=still).batch(slice(None)).pixels
     expected = torch.zeros(4, 2, 40, 40)

@@ -6,60 +6,19 @@ import pytest
 import torch
 
 from error_text import text_of
+from laid_images import chi_square, labelled, noise
 from torchcaps.data import Batch, ImageSet
-from torchcaps.data.shown.augment import AUGMENTATIONS, Augmented, augmented
+from torchcaps.data.shown.augment import AUGMENTATIONS, augmented
 
-NAMES = sorted(AUGMENTATIONS)
 # Of the others, two parts of an image no longer sum to it, and pixels may leave their range.
 MOVES = sorted(set(AUGMENTATIONS) - {"light", "flip-light"})
-
-
-def noise(count: int, channels: int = 1, side: int = 12) -> ImageSet:
-    images = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8)
-    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
 
 
 def dots(count: int, side: int = 28) -> ImageSet:
     """Each image one white pixel, in the middle of an odd frame."""
     images = torch.zeros(count, 1, side + 1, side + 1)
     images[:, :, side // 2, side // 2] = 1
-    return ImageSet("dots", images, torch.zeros(count, dtype=torch.int64), ("dot",))
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("batch_size", [1, 7, 37, 128])
-def test_an_image_is_the_same_for_any_batch(name: str, batch_size: int) -> None:
-    images = augmented(noise(150), name, seed=5)
-    whole = images.batch(slice(None), epoch=2).pixels
-    order = torch.randperm(150)
-    found = torch.empty_like(whole)
-    for index in order.split(batch_size):
-        found[index] = images.batch(index, epoch=2).pixels
-    assert torch.equal(found, whole)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_epochs_and_seeds_differ_and_labels_stay(name: str) -> None:
-    plain = noise(50)
-    one, again = augmented(plain, name, seed=1), augmented(plain, name, seed=1)
-    index = torch.arange(10, 50)
-    first = one.batch(index, epoch=3)
-    assert torch.equal(first.labels, plain.labels[index])
-    assert first.parts is None
-    assert torch.equal(first.pixels, again.batch(index, epoch=3).pixels)
-    for other in (one.batch(index, epoch=4), augmented(plain, name, seed=2).batch(index, epoch=3)):
-        changed = (other.pixels != first.pixels).flatten(1).any(1)
-        assert changed.float().mean() > 0.8
-
-
-@pytest.mark.parametrize("name", MOVES)
-def test_pixels_stay_in_their_range_and_shape(name: str) -> None:
-    images = augmented(noise(40, channels=3, side=9), name)
-    pixels = images.batch(slice(None)).pixels
-    assert pixels.shape == (40, 3, 9, 9)
-    assert pixels.dtype == torch.float32
-    assert pixels.min() >= 0
-    assert pixels.max() <= 1
+    return labelled("dots", images)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +41,8 @@ def test_shifts_are_whole_even_and_within_their_limit(name: str, most: int, flip
         assert abs(int(mirrored.sum()) - 2000) < 128
     shares = torch.zeros(2 * most + 1, 2 * most + 1)
     shares.index_put_((rows + most, columns + most), torch.ones(()), accumulate=True)
-    expected = 4000 / shares.numel()
-    chi_square = float(((shares - expected) ** 2).sum() / expected)
     degrees = shares.numel() - 1
-    assert abs(chi_square - degrees) < 4 * (2 * degrees) ** 0.5
+    assert abs(chi_square(shares, 4000 / shares.numel()) - degrees) < 4 * (2 * degrees) ** 0.5
 
 
 @pytest.mark.parametrize("side", [56, 84])
@@ -98,7 +55,7 @@ def test_limits_of_the_affine_map_are_found_in_the_pixels(side: int) -> None:
     for channel, (at_x, at_y) in enumerate([(0, 0), (reach, 0), (0, reach)]):
         spot = torch.exp(-((x - at_x) ** 2 + (x[:, None] - at_y) ** 2) / 8)
         images[:, channel] = spot
-    plain = ImageSet("spots", images, torch.zeros(count, dtype=torch.int64), ("spot",))
+    plain = labelled("spots", images)
     moved = augmented(plain, "affine", seed=3).batch(slice(None)).pixels
     mass = moved.sum((2, 3))
     centre = torch.stack([(moved * x).sum((2, 3)), (moved * x[:, None]).sum((2, 3))], -1)
@@ -147,29 +104,6 @@ def test_parts_move_with_their_image(name: str) -> None:
     torch.testing.assert_close(batch.parts[:, 0] + batch.parts[:, 1], batch.pixels)
 
 
-def test_what_is_not_pixels_is_that_of_the_images() -> None:
-    plain = noise(30)
-    images = augmented(plain, "shift2", seed=9)
-    assert (images.name, images.class_names, images.image_shape, len(images)) == (
-        plain.name,
-        plain.class_names,
-        plain.image_shape,
-        30,
-    )
-    # Other pixels are other images.
-    assert len({images.digest(), plain.digest(), augmented(plain, "shift2").digest()}) == 3
-    assert images.to("cpu").batch(slice(3)).pixels.shape == (3, 1, 12, 12)
-    rest, held = images.hold_out(share=0.1, seed=4)
-    plain_rest, plain_held = plain.hold_out(share=0.1, seed=4)
-    assert (rest, held) != (plain_rest, plain_held)
-    assert (rest.images.digest(), held.images.digest()) == (
-        plain_rest.digest(),
-        plain_held.digest(),
-    )
-    assert isinstance(rest, Augmented)
-    assert (rest.augmentation, rest.seed) == ("shift2", 9)
-
-
 def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
     assert text_of(lambda: augmented(noise(3), "shift")) == (
         "augmentation='shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
@@ -215,7 +149,7 @@ def test_light_is_one_shift_and_one_factor_an_image(
 
 
 def test_light_keeps_the_mean_of_an_image_at_its_shift_and_lights_parts_too() -> None:
-    images = ImageSet("flat", torch.full((9, 1, 3, 3), 0.5), torch.arange(9) % 3, ("a", "b", "c"))
+    images = labelled("flat", torch.full((9, 1, 3, 3), 0.5), 3)
     pixels = augmented(images, "light", seed=1).batch(slice(None)).pixels
     assert torch.equal(pixels, pixels[:, :, :1, :1].expand_as(pixels))
     assert pixels[:, 0, 0, 0].unique().numel() == 9

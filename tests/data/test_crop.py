@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from laid_images import labelled, noise
 from torchcaps.data import Cropped, ImageSet, MultiMnist, some_of
 from torchcaps.data.shown.crop import middle
 from torchcaps.data.some import anywhere
@@ -13,7 +14,7 @@ def numbered(count: int = 40, side: int = 6) -> ImageSet:
     """Pixels tell their row (first channel) and column (second)."""
     rows = torch.arange(side, dtype=torch.uint8)[:, None].expand(side, side)
     images = torch.stack([rows, rows.T]).expand(count, 2, side, side).clone()
-    return ImageSet("numbered", images, torch.arange(count) % 3, ("a", "b", "c"))
+    return labelled("numbered", images, 3)
 
 
 def corners(pixels: torch.Tensor) -> torch.Tensor:
@@ -43,18 +44,6 @@ def test_with_a_seed_every_place_is_as_likely_and_whole():
         assert torch.equal(image, whole[:, top : top + 4, left : left + 5])
 
 
-def test_windows_depend_on_seed_and_number_alone():
-    found = Cropped(numbered(), (3, 3), seed=7)
-    whole = found.batch(slice(None), epoch=1).pixels
-    order = torch.randperm(40)
-    assert torch.equal(torch.cat([found.batch(i, 1).pixels for i in order.split(7)]), whole[order])
-    for other in (
-        found.batch(slice(None), 2),
-        Cropped(numbered(), (3, 3), seed=8).batch(slice(40), 1),
-    ):
-        assert not torch.equal(other.pixels, whole)
-
-
 def test_windows_of_some_images_are_drawn_as_they_are_of_all():
     images = Cropped(numbered(), (3, 3))
     some = some_of(images, 12)
@@ -66,17 +55,8 @@ def test_windows_of_some_images_are_drawn_as_they_are_of_all():
 
 
 def test_parts_are_seen_through_the_same_window():
-    digits = ImageSet("noise", torch.rand(9, 1, 8, 8), torch.arange(9) % 3, ("a", "b", "c"))
-    batch = Cropped(MultiMnist(digits, shift=1), (5, 4), seed=1).batch(slice(None))
+    batch = Cropped(MultiMnist(noise(9, side=8), shift=1), (5, 4), seed=1).batch(slice(None))
     torch.testing.assert_close(batch.pixels, batch.parts.sum(1).clamp(max=1))
-
-
-def test_what_is_held_out_is_cropped_too_and_digests_differ():
-    images = Cropped(numbered(), (3, 3))
-    rest, held = images.hold_out(share=0.25, seed=1)
-    assert (len(rest), len(held), held.image_shape) == (30, 10, (2, 3, 3))
-    assert torch.equal(images.labels, numbered().labels)
-    assert len({numbered().digest(), images.digest(), Cropped(numbered(), (3, 4)).digest()}) == 3
 
 
 def test_the_middle_of_an_odd_rim_lies_up_and_left():

@@ -2,30 +2,19 @@
 
 import torch
 
+from laid_images import blocks, chi_square, levels, noise
 from torchcaps.data import ImageSet, augmented
 from torchcaps.data.make.multi_mnist import DiverseMultiMnist
 from torchcaps.data.registry import data_set
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim
 
-
-def blocks(count: int = 60) -> ImageSet:
-    """A block of one level each, which tells the image."""
-    images = torch.zeros(count, 1, 3, 3, dtype=torch.uint8)
-    images[:, :, 1, 1] = torch.arange(1, count + 1, dtype=torch.uint8)[:, None]
-    return ImageSet("blocks", images, torch.arange(count) % 4, tuple("abcd"))
-
-
-def levels(planes):
-    return (planes.flatten(2).amax(2) * 255).round().long() - 1
-
-
-def chi_square(counts, expected) -> float:
-    return float(((counts - expected) ** 2 / expected).sum())
+# A dot of one level each.
+BLOCKS = blocks(60, rim=1, side=3, n_classes=4)
 
 
 def test_one_image_in_six_shows_a_single_digit() -> None:
-    batch = DiverseMultiMnist(blocks(), copies=1000).batch(slice(None))
+    batch = DiverseMultiMnist(BLOCKS, copies=1000).batch(slice(None))
     assert batch.labels.shape == (60_000, 2)
     ink = (batch.pixels > 0).flatten(1).sum(1)
     single = batch.labels[:, 0] == batch.labels[:, 1]
@@ -40,10 +29,9 @@ def test_one_image_in_six_shows_a_single_digit() -> None:
 
 
 def test_digits_and_partners_are_drawn_evenly() -> None:
-    base = blocks()
-    batch = DiverseMultiMnist(base, copies=1000).batch(slice(None), epoch=1)
+    batch = DiverseMultiMnist(BLOCKS, copies=1000).batch(slice(None), epoch=1)
     first, second = levels(batch.parts).unbind(1)
-    assert torch.equal(base.labels[torch.stack([first, second], 1)], batch.labels)
+    assert torch.equal(BLOCKS.labels[torch.stack([first, second], 1)], batch.labels)
     single = first == second
     assert torch.equal(single, batch.labels[:, 0] == batch.labels[:, 1])
     for drawn in (first, second[~single]):
@@ -58,9 +46,7 @@ def test_digits_and_partners_are_drawn_evenly() -> None:
 
 
 def test_a_single_digit_is_its_image_and_both_of_its_parts() -> None:
-    images = torch.randint(0, 256, (50, 2, 5, 5), dtype=torch.uint8)
-    base = ImageSet("noise", images, torch.arange(50) % 3, ("a", "b", "c"))
-    batch = DiverseMultiMnist(base).batch(slice(None))
+    batch = DiverseMultiMnist(noise(50, channels=2, side=5)).batch(slice(None))
     single = batch.labels[:, 0] == batch.labels[:, 1]
     assert 0 < int(single.sum()) < 50
     first, second = batch.parts.unbind(1)
@@ -70,13 +56,13 @@ def test_a_single_digit_is_its_image_and_both_of_its_parts() -> None:
 
 
 def test_a_set_of_digits_judges() -> None:
-    images = DiverseMultiMnist(blocks())
+    images = DiverseMultiMnist(BLOCKS)
     assert [each.judged_by for each in (images, *images.hold_out())] == ["set"] * 3
     assert augmented(images, "shift2").judged_by == "set"
 
 
 def test_an_epoch_has_as_many_images_as_digits_and_no_two_are_alike() -> None:
-    images = DiverseMultiMnist(blocks())
+    images = DiverseMultiMnist(BLOCKS)
     assert (len(images), images.name) == (60, "diverse-multi-blocks")
     assert images.image_shape == (1, 11, 11)
     epochs = [images.batch(slice(None), epoch).labels for epoch in range(3)]

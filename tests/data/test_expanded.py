@@ -1,9 +1,9 @@
 """Expanded images: whole, anywhere in the frame, all places alike."""
 
-import pytest
 import torch
 
 from error_text import text_of
+from laid_images import chi_square, labelled
 from torchcaps.data import ImageSet
 from torchcaps.data.make.expanded import Expanded
 
@@ -11,7 +11,7 @@ from torchcaps.data.make.expanded import Expanded
 def full(count: int, height: int = 28, width: int = 28) -> ImageSet:
     """No black pixel: the image's own frame can be seen."""
     images = torch.randint(1, 256, (count, 1, height, width), dtype=torch.uint8)
-    return ImageSet("full", images, torch.zeros(count, dtype=torch.int64), ("a",))
+    return labelled("full", images)
 
 
 def corners(pixels):
@@ -30,10 +30,8 @@ def test_every_place_inside_the_frame_is_as_likely() -> None:
     row, column = corners(pixels)
     counts = torch.bincount(row * 13 + column, minlength=169).double()
     assert len(counts) == 169
-    expected = 10_000 / 169
-    chi_square = float(((counts - expected) ** 2).sum() / expected)
     # 168 degrees: mean 168, standard deviation 18.3.
-    assert abs(chi_square - 168) < 4 * 18.3
+    assert abs(chi_square(counts, 10_000 / 169) - 168) < 4 * 18.3
     for n in range(0, 10_000, 371):
         found = pixels[n, :, row[n] : row[n] + 28, column[n] : column[n] + 28]
         assert torch.equal(found, base.pixels(slice(None))[n % 20])
@@ -62,9 +60,3 @@ def test_bad_knobs_are_told() -> None:
     assert text_of(lambda: Expanded(full(3), placement="centered")) == (
         "placement='centered' is unknown; did you mean 'centred'? known: centred, random."
     )
-
-
-@pytest.mark.parametrize("placement", ["random", "centred"])
-def test_the_name_and_the_shape(placement: str) -> None:
-    images = Expanded(full(3), placement=placement)
-    assert (images.name, images.image_shape, len(images)) == ("expanded-full", (1, 40, 40), 3)

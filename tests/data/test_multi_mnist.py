@@ -1,32 +1,24 @@
 """MultiMNIST: two classes, one split, and the pixels of both digits."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from error_text import text_of
+from laid_images import blocks, chi_square, levels, noise
 from torchcaps.data import ImageSet
 from torchcaps.data.make.multi_mnist import MultiMnist
 
 
-def blocks(count: int, classes: int = 4) -> ImageSet:
-    """A block of one level each, which tells the image; classes of unequal size."""
-    images = torch.zeros(count, 1, 6, 6, dtype=torch.uint8)
-    images[:, :, 1:5, 1:5] = torch.arange(1, count + 1, dtype=torch.uint8)[:, None, None, None]
-    labels = torch.arange(count).sqrt().long() % classes
-    return ImageSet("blocks", images, labels, tuple("abcdefgh")[:classes])
-
-
-def levels(parts):
-    """Which image of the base each part is, [b, 2]."""
-    return (parts.flatten(2).amax(2) * 255).round().long() - 1
-
-
-def chi_square(counts, expected) -> float:
-    return float(((counts - expected) ** 2 / expected).sum())
+def unequal(count: int, classes: int = 4) -> ImageSet:
+    """Blocks of classes of unequal size."""
+    base = blocks(count, rim=1, side=6, n_classes=classes)
+    return replace(base, labels=torch.arange(count).sqrt().long() % classes)
 
 
 def test_partners_are_of_another_class_and_all_of_them_as_likely() -> None:
-    base = blocks(30)
+    base = unequal(30)
     batch = MultiMnist(base, copies=2000).batch(slice(None))
     assert batch.labels.shape == (60_000, 2)
     assert (batch.labels[:, 0] != batch.labels[:, 1]).all()
@@ -43,7 +35,7 @@ def test_partners_are_of_another_class_and_all_of_them_as_likely() -> None:
 
 
 def test_each_digit_is_shifted_by_four_pixels_at_most_all_shifts_alike() -> None:
-    parts = MultiMnist(blocks(30), copies=500).batch(slice(None)).parts
+    parts = MultiMnist(unequal(30), copies=500).batch(slice(None)).parts
     assert parts.shape == (15_000, 2, 1, 14, 14)
     ink = parts[:, :, 0] > 0
     assert (ink.flatten(2).sum(2) == 16).all()
@@ -61,8 +53,7 @@ def test_each_digit_is_shifted_by_four_pixels_at_most_all_shifts_alike() -> None
 
 @pytest.mark.parametrize("overlay", ["clip", "max"])
 def test_the_image_is_made_of_its_parts(overlay: str) -> None:
-    images = torch.randint(0, 256, (40, 3, 6, 6), dtype=torch.uint8)
-    base = ImageSet("noise", images, torch.arange(40) % 3, ("a", "b", "c"))
+    base = noise(40, channels=3, side=6)
     batch = MultiMnist(base, overlay=overlay, shift=1).batch(slice(None))
     first, second = batch.parts.unbind(1)
     both = (first + second).clamp(max=1) if overlay == "clip" else torch.maximum(first, second)
@@ -75,41 +66,32 @@ def test_the_image_is_made_of_its_parts(overlay: str) -> None:
         assert base.labels[alike].tolist() == [int(label)]
 
 
-def test_images_are_the_same_in_every_epoch() -> None:
-    images = MultiMnist(blocks(30))
-    first, later = images.batch(slice(None)), images.batch(slice(None), epoch=7)
-    assert torch.equal(first.pixels, later.pixels)
-    assert torch.equal(first.labels, later.labels)
-    anew = MultiMnist(blocks(30), fresh=True)
-    assert not torch.equal(anew.batch(slice(None)).pixels, anew.batch(slice(None), 7).pixels)
-
-
 def test_the_name_and_the_frame() -> None:
-    images = MultiMnist(blocks(30), copies=3)
+    images = MultiMnist(unequal(30), copies=3)
     assert (images.name, images.image_shape, len(images)) == ("multi-blocks", (1, 14, 14), 90)
 
 
 def test_the_two_highest_scores_judge_held_out_images_too() -> None:
-    images = MultiMnist(blocks(30))
+    images = MultiMnist(unequal(30))
     assert images.base.judged_by == "class"
     assert [each.judged_by for each in (images, *images.hold_out())] == ["top"] * 3
 
 
 def test_a_class_without_images_is_no_partner() -> None:
-    base = blocks(30, classes=2)
+    base = unequal(30, classes=2)
     named = ImageSet("named", base.images, base.labels * 2, ("a", "nobody", "b"))
     labels = MultiMnist(named).batch(slice(None)).labels
     assert set(map(tuple, labels.tolist())) == {(0, 2), (2, 0)}
 
 
 def test_bad_knobs_and_a_single_class_are_told() -> None:
-    assert text_of(lambda: MultiMnist(blocks(30), overlay="mix")) == (
+    assert text_of(lambda: MultiMnist(unequal(30), overlay="mix")) == (
         "overlay='mix' is unknown; did you mean 'max'? known: clip, max."
     )
-    assert text_of(lambda: MultiMnist(blocks(30), shift=-1)) == (
+    assert text_of(lambda: MultiMnist(unequal(30), shift=-1)) == (
         "shift must be a whole number of pixels from 0, but came as -1."
     )
-    assert text_of(lambda: MultiMnist(blocks(1))) == (
+    assert text_of(lambda: MultiMnist(unequal(1))) == (
         "blocks has images of one class only, so no image finds a partner of another; take more "
         "of its images."
     )

@@ -5,8 +5,8 @@ import torch
 from torch.nn.functional import interpolate
 
 from error_text import text_of
+from laid_images import noise
 from torchcaps.data import (
-    Expanded,
     ImageSet,
     MultiMnist,
     PartWholeSpec,
@@ -25,11 +25,6 @@ SIZES = [
     ((5, 5), (1, 1)),
     ((1, 1), (4, 3)),
 ]
-
-
-def noise(count: int = 20, channels: int = 2, side: int = 12) -> ImageSet:
-    images = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8)
-    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)
@@ -53,7 +48,7 @@ def test_an_image_is_the_same_in_any_batch(before, after):
 
 
 def test_images_in_memory_stay_bytes_and_keep_what_is_known_of_them():
-    images = noise()
+    images = noise(channels=2)
     images.facts["azimuth"] = torch.arange(20)
     found = resized(images, (7, 30))
     assert isinstance(found, ImageSet)
@@ -75,13 +70,13 @@ def test_floats_stay_in_their_range():
 
 def test_more_images_than_are_resized_at_once_all_come_out(monkeypatch):
     monkeypatch.setattr("torchcaps.data.shown.resize.AT_ONCE", 3)
-    images = noise(8)
+    images = noise(8, channels=2)
     expected = [resized(images.take(torch.tensor([n])), (5, 5)).images for n in range(8)]
     assert torch.equal(resized(images, (5, 5)).images, torch.cat(expected))
 
 
 def test_made_images_are_resized_when_they_are_made_with_their_parts():
-    digits = noise(channels=1)
+    digits = noise()
     made = MultiMnist(digits, shift=2)
     found = resized(made, (24, 10))
     assert found.image_shape == (1, 24, 10)
@@ -94,12 +89,6 @@ def test_made_images_are_resized_when_they_are_made_with_their_parts():
     assert found.judged_by == "top"
     rest, held = found.hold_out(share=0.2, seed=1)
     assert (len(rest), len(held), rest.image_shape) == (16, 4, (1, 24, 10))
-
-
-def test_the_digest_tells_sizes_apart():
-    made = Expanded(noise(channels=1), side=16)
-    digests = {made.digest(), *(resized(made, (n, 9)).digest() for n in (8, 9))}
-    assert len(digests) == 3
 
 
 def test_parts_stay_known_and_their_pixels_do_not():
@@ -121,7 +110,7 @@ def test_a_size_that_is_none_is_refused(size):
 
 
 def test_images_that_would_not_fit_again_are_resized_when_they_are_shown(monkeypatch):
-    images = noise(9)
+    images = noise(9, channels=2)
     expected = resized(images, (20, 20)).pixels(slice(None))
     monkeypatch.setattr("torchcaps.data.shown.resize.MOST_BYTES", 9 * 2 * 400 - 1)
     found = resized(images, (20, 20))

@@ -70,17 +70,6 @@ def test_a_network_without_biases_is_right_half_of_the_times(model: str) -> None
         assert int((network(pixels).scores.argmax(1) == labels).sum()) == 200
 
 
-def test_it_is_a_set_of_images_like_others() -> None:
-    images = sign_set(n=10).to("cpu")
-    assert (images.name, images.class_names) == ("sign", ("negative", "positive"))
-    assert images.image_shape == (1, 1, 1)
-    index = torch.tensor([9, 0, 4])
-    found = images.batch(index, epoch=3)
-    assert torch.equal(found.pixels.flatten(), images.numbers[index])
-    assert images.digest() == sign_set(n=10).digest()
-    assert images.digest() != sign_set("between", n=10).digest()
-
-
 def test_bad_knobs_are_told() -> None:
     assert text_of(lambda: sign_set("gird")) == (
         "distribution='gird' is unknown; did you mean 'grid'? known: between, grid, uniform."

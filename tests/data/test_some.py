@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from error_text import text_of
+from laid_images import labelled
 from torchcaps.data import Cropped, Expanded, ImageSet, MultiMnist, sign_set, some_of
 
 
 def numbered(count: int = 40) -> ImageSet:
     """Image n is of brightness n / 64 all over, and shows class n modulo four."""
     pixels = (torch.arange(count) / 64).view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
-    names = tuple("abcd")
-    return ImageSet("numbered", pixels.clone(), torch.arange(count) % 4, names)
+    return labelled("numbered", pixels.clone(), 4)
 
 
 def test_every_class_keeps_its_share() -> None:
@@ -21,12 +21,6 @@ def test_every_class_keeps_its_share() -> None:
     labels = some.batch(slice(None)).labels
     assert len(some) == len(labels) == 12
     assert labels.bincount().tolist() == [3, 3, 3, 3]
-
-
-def test_the_seed_draws() -> None:
-    first, again, other = (some_of(numbered(), 12, seed=seed) for seed in (0, 0, 1))
-    assert first.digest() == again.digest() != other.digest()
-    assert not torch.equal(first.batch(slice(None)).pixels, other.batch(slice(None)).pixels)
 
 
 def test_images_made_on_demand_are_those_of_the_whole_set() -> None:
@@ -39,13 +33,6 @@ def test_images_made_on_demand_are_those_of_the_whole_set() -> None:
         assert torch.equal(here.pixels, there.pixels)
         assert torch.equal(here.labels, there.labels)
     assert not torch.equal(some.batch(slice(None), 0).pixels, some.batch(slice(None), 1).pixels)
-
-
-def test_it_is_what_its_set_is() -> None:
-    whole = MultiMnist(numbered())
-    some = some_of(whole, 9)
-    assert (some.name, some.judged_by) == (whole.name, whole.judged_by)
-    assert (some.class_names, some.image_shape) == (whole.class_names, whole.image_shape)
 
 
 def test_labels_and_files_are_those_of_its_images() -> None:
