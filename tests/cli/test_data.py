@@ -97,9 +97,9 @@ def test_get_shows_its_progress_to_somebody_who_looks(call, server, tmp_path, mo
     [
         (["get", "minst", "--root", "x"], "'minst' is no data set that can be fetched; did you"),
         (["get", "folder", "--root", "x"], "'folder' is no data set that can be fetched; known: "),
-        (["get", "mnist", "--root", "x", "--timeout", "0"], "timeout must be a number of seconds"),
+        (["get", "mnist", "--root", "x", "--timeout", "0"], "timeout must be a number above 0"),
         (["check", "mnist"], "mnist needs root, the folder that holds its four files"),
-        (["check", "mnist", "--root", "nowhere"], "train-images-idx3-ubyte is in nowhere;"),
+        (["check", "mnist", "--root", "nowhere"], "train-images-idx3-ubyte.gz is not in nowhere;"),
         (["check", "minst"], "data 'minst' is unknown; did you mean 'mnist'?"),
     ],
 )
