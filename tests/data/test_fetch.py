@@ -632,22 +632,6 @@ def test_mnist_is_fetched_and_read(server, monkeypatch, tmp_path):
     assert load("mnist", split="test", root=tmp_path).labels.tolist() == [3, 5]
 
 
-@pytest.fixture
-def real():
-    root = os.environ.get("TORCHCAPS_DATA")
-    if root is None:
-        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw/*.gz")
-    return Path(root)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
-def test_the_published_sums_are_those_of_the_real_files(real, name):
-    for file in PUBLISHED[name].files:
-        content = (real / file.path).read_bytes()
-        assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size)
-
-
 def test_nothing_but_errors_of_its_own_comes_out(publish, tmp_path):
     """Servers that say anything at all."""
     draw = random.Random(2)

@@ -1,7 +1,6 @@
 """IDX files laid down by hand: right bytes back, and a sentence for every way to be broken."""
 
 import gzip
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -9,15 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from damage import MEGABYTE, assert_survives, at_most
+from damage import MEGABYTE, at_most
 from error_text import text_of
-from laid_idx import idx
+from laid_idx import BODY, GOOD, folder, idx
 from torchcaps.data import fashion_mnist, load, mnist, read_idx
-
-BODY = bytes(range(24))
-
-
-GOOD = idx((2, 3, 4), BODY)
 
 
 @pytest.fixture(params=["plain", "gz"])
@@ -137,16 +131,6 @@ def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:
     assert text_of(lambda: read_idx(path, axes=3)) == expected
 
 
-def folder(root: Path, *, labels: bytes = b"\x07\x00") -> Path:
-    """Two training images, plain and packed, and one test image."""
-    (root / "train-images-idx3-ubyte").write_bytes(GOOD)
-    packed = gzip.compress(idx((len(labels),), labels))
-    (root / "train-labels-idx1-ubyte.gz").write_bytes(packed)
-    (root / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx((1, 3, 4), BODY[12:])))
-    (root / "t10k-labels-idx1-ubyte").write_bytes(idx((1,), b"\x09"))
-    return root
-
-
 def test_mnist_reads_both_splits_packed_or_not(tmp_path: Path) -> None:
     train, test = (mnist(folder(tmp_path), split) for split in ("train", "test"))
     assert train.image_shape == (1, 3, 4)
@@ -226,49 +210,6 @@ def test_the_labels_of_the_other_set_are_told(tmp_path: Path, monkeypatch) -> No
         f"load them under their own name."
     )
     assert len(fashion_mnist(root, "train")) == 2
-
-
-@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz"])
-def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, name: str) -> None:
-    root = folder(tmp_path)
-    assert_survives(root / name, lambda: mnist(root, "train"))
-
-
-@pytest.mark.data
-def test_mnist_is_the_one_that_everybody_counts() -> None:
-    root = os.environ.get("TORCHCAPS_DATA")
-    if root is None:
-        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
-    train, test = (load("mnist", split=split, root=root) for split in ("train", "test"))
-    assert train.images.shape == (60_000, 1, 28, 28)
-    assert test.images.shape == (10_000, 1, 28, 28)
-    counts = torch.bincount(test.labels).tolist()
-    assert counts == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    # The mean and standard deviation that everybody normalises by.
-    pixels = train.images.float() / 255
-    assert abs(float(pixels.mean()) - 0.1307) < 5e-5
-    assert abs(float(pixels.std()) - 0.3081) < 5e-5
-    assert train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
-
-
-@pytest.mark.data
-def test_fashion_mnist_is_the_one_that_everybody_counts() -> None:
-    root = os.environ.get("TORCHCAPS_DATA")
-    if root is None:
-        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds FashionMNIST/raw")
-    train, test = (load("fashion-mnist", split=split, root=root) for split in ("train", "test"))
-    assert torch.bincount(train.labels).tolist() == [6000] * 10
-    assert torch.bincount(test.labels).tolist() == [1000] * 10
-    # The mean and standard deviation that everybody normalises by.
-    pixels = train.images.float() / 255
-    assert abs(float(pixels.mean()) - 0.2860) < 5e-5
-    assert abs(float(pixels.std()) - 0.3530) < 5e-5
-    assert train.labels[:10].tolist() == [9, 0, 0, 3, 0, 2, 7, 2, 5, 5]
-    raw = Path(root) / "FashionMNIST" / "raw"
-    wrong = raw if raw.is_dir() else Path(root) / "fashion_mnist"
-    assert "are the labels of fashion-mnist, not of mnist;" in text_of(
-        lambda: load("mnist", root=wrong)
-    )
 
 
 def test_a_bomb_is_not_unpacked_further_than_its_header_says(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from damage import MEGABYTE, assert_survives, at_most
+from damage import MEGABYTE, at_most
 from error_text import text_of
 from laid_mat import (
     A_BYTE,
@@ -283,15 +283,6 @@ def test_missing_files_are_told(tmp_path: Path) -> None:
         f"test.mat or test_batches/1.mat is not in {tmp_path}; point to the folder that holds "
         f"test.mat or training_and_validation_batches."
     )
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", ["test_32x32.mat", "test.mat"])
-def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, name: str, packed: bool) -> None:
-    read, make = (affnist, affnist_bytes) if name == "test.mat" else (svhn, svhn_bytes)
-    path = tmp_path / name
-    path.write_bytes(make(packed=packed))
-    assert_survives(path, lambda: read(tmp_path, "test"))
 
 
 def test_images_are_the_callers_own(tmp_path: Path) -> None:
