@@ -37,7 +37,7 @@ def record_of_runs(
     departures: Sequence[str] = (),
     supersedes: str | None = None,
 ) -> Record:
-    """The record of runs that differ in nothing but their seed.
+    """Make the record of runs that differ in nothing but their seed.
 
     Where code of another commit measured than trained, the record names both.
 
@@ -85,7 +85,8 @@ def record_of_runs(
 
 
 def _images(run: Run) -> dict[str, str]:
-    """Digests of its images by set and split; training that failed came to no test images."""
+    """Read the digests of its images by set and split; training that failed came to no test
+    images."""
     trained_on, tested_on = run.recipe.data, run.recipe.test_data or run.recipe.data
     if not run.is_done:
         (seen,) = read_objects(run.environment_file, words=("training_images",))
@@ -95,7 +96,7 @@ def _images(run: Run) -> dict[str, str]:
 
 
 def _command_of(run: Run, command: str) -> str:
-    """The command that began it, without the options that name folders, and of a path from the
+    """Say the command that began it, without the options that name folders, and of a path from the
     root of a machine the last name."""
     try:
         words = iter(shlex.split(command))
@@ -158,7 +159,7 @@ def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
 
 
 def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:
-    """A row of an epoch, without the tables of what was measured then."""
+    """Read a row of an epoch, without the tables of what was measured then."""
     row = {name: value for name, value in row.items() if name != "measured"}
     if wrong := [name for name, value in row.items() if not is_finite(value)]:
         raise damaged(run.metrics_file, f"{short(wrong[0])} is no number")
@@ -166,7 +167,7 @@ def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _one(values: Sequence[str | None]) -> str | None:
-    """What all runs have in common, or all of it where they differ; None where one has none, so
-    that a run of no commit makes a draft of them all."""
+    """Join what all runs have in common, or all of it where they differ; None where one has none,
+    so that a run of no commit makes a draft of them all."""
     known = {value for value in values if value is not None}
     return None if None in values else ", ".join(sorted(known))

@@ -11,7 +11,6 @@ from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
-from torchcaps.study.labels import labels_of, place_of
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.same import plain
 from torchcaps.tasks.values_file import values_of
@@ -50,15 +49,15 @@ class Variant:
     least: float = 0.0
 
     def interval(self, *statistics: str) -> Interval | None:
-        """The mean over the seeds with its t-interval, of shares within what a share can be; None
-        where no seed has the statistic. Where all seeds have one value there are no ends: that
+        """Take the mean over the seeds with its t-interval, of shares within what a share can be;
+        None where no seed has the statistic. Where all seeds have one value there are no ends: that
         nothing varied among them says little of others. Of several statistics that of their mean,
         over the seeds that have all of them."""
         return _mean_over_seeds(self.by_seed(*statistics).values(), statistics, self.least)
 
     def by_seed(self, *statistics: str) -> dict[int, float]:
-        """The statistic of each seed that has it; of several their mean, of those that some seed
-        has, for the seeds that have all of these."""
+        """Give the statistic of each seed that has it; of several their mean, of those that some
+        seed has, for the seeds that have all of these."""
         found = [
             dict(zip(self.seeds_of.get(name, self.seeds), self.values[name], strict=True))
             for name in statistics
@@ -68,7 +67,7 @@ class Variant:
         return {seed: sum(each[seed] for each in found) / len(found) for seed in common}
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         intervals = {name: self.interval(name) for name in self.values}
         return {
             "variant": self.label,
@@ -99,7 +98,7 @@ class Comparison:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Everything that some variant has, in the order of its first appearance."""
+        """List everything that some variant has, in the order of its first appearance."""
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
     def only(self, statistics: Iterable[str], *, without: Iterable[str] = ()) -> "Comparison":
@@ -123,9 +122,9 @@ class Comparison:
         )
 
     def differences(self) -> tuple[Variant, ...]:
-        """By how much each variant lies above the first, seed by seed, over the seeds that both
-        have; nothing where these are fewer than two. Seeds share their first weights and the order
-        of their images, so a difference may be certain where two intervals overlap."""
+        """Subtract the first variant from each of the others, seed by seed, over the seeds that
+        both have; nothing where these are fewer than two. Seeds share their first weights and the
+        order of their images, so a difference may be certain where two intervals overlap."""
         found = []
         for each in self.variants[1:]:
             by_seed: dict[int, dict[str, float]] = {}
@@ -138,7 +137,7 @@ class Comparison:
         return tuple(found)
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         differences = [each.numbers() for each in self.differences()]
         for each in differences:
             for name in ("commonest", "constant", "seconds_of_training", "folders"):
@@ -149,8 +148,8 @@ class Comparison:
         }
 
     def text(self) -> str:
-        """A table: a line a variant, a column a statistic, of all layers together, and below them
-        the differences to the first; where there are many statistics the other way round."""
+        """Make a table: a line a variant, a column a statistic, of all layers together, and below
+        them the differences to the first; where there are many statistics the other way round."""
         head = ["", "seeds", *self._columns(), "training, a run"]
         differences = [cells for each in self.variants[1:] if (cells := self._cells_less(each))]
         rows = [head, *(self._cells(each) for each in self.variants), *differences]
@@ -172,7 +171,7 @@ class Comparison:
         return "\n".join([*lines, last, *self._to_beat(), *self.constants()])
 
     def constants(self) -> list[str]:
-        """A line for every answer that networks of a variant give to all images."""
+        """Write a line for every answer that networks of a variant give to all images."""
         found = []
         for each in self.variants:
             for said in dict.fromkeys(each.constant.values()):
@@ -183,8 +182,8 @@ class Comparison:
         return found
 
     def _to_beat(self) -> list[str]:
-        """A line for every answer that the accuracies have to beat, with its variants where there
-        are others."""
+        """Write a line for every answer that the accuracies have to beat, with its variants where
+        there are others."""
         if ACCURACY not in self.statistics:
             return []
         by_line: dict[Commonest, list[str]] = {}
@@ -205,8 +204,8 @@ class Comparison:
             )
 
     def figure(self, statistic: str = ACCURACY) -> "Figure":
-        """Every mean as a dot with its interval, and every seed as a small mark; beside accuracies
-        of the same images the line that they have to beat."""
+        """Draw every mean as a dot with its interval, and every seed as a small mark; beside
+        accuracies of the same images the line that they have to beat."""
         from torchcaps.viz import draw_intervals
 
         self.check_statistic(statistic)
@@ -222,7 +221,7 @@ class Comparison:
         return draw_intervals(rows, label=f"{statistic}{unit}", line=to_beat)
 
     def _columns(self) -> dict[str, list[str]]:
-        """The statistics of each column, by its head."""
+        """List the statistics of each column, by its head."""
         found: dict[str, list[str]] = {}
         for name in self.statistics:
             of_layer = OF_A_LAYER.fullmatch(name)
@@ -238,7 +237,8 @@ class Comparison:
         return [variant.label, str(runs), *means, _duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant) -> list[str] | None:
-        """The difference of two cells above, each the mean of the layers that its variant has."""
+        """Say the difference of two cells above, each the mean of the layers that its variant
+        has."""
         first, columns = self.variants[0], self._columns().values()
         seeds = len({*variant.seeds} & {*first.seeds})
         if seeds < 2:
@@ -250,7 +250,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
-    """Finished runs, grouped by what tells their recipes apart beside the seed.
+    """Group finished runs by what tells their recipes apart beside the seed.
 
     Arguments:
         runs: run folders, or folders that hold some.
@@ -271,7 +271,7 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in found:
         groups.setdefault((_network(run.recipe), _images(run)), []).append(run)
-    labels = labels_of([runs[0].recipe for runs in groups.values()])
+    labels = _labels_of([runs[0].recipe for runs in groups.values()])
     recipes = [recipe for recipe, _ in groups]
     named = [
         f"{label} images={images or MISSING}" if recipes.count(recipe) > 1 else label
@@ -295,7 +295,7 @@ def _is_share(statistic: str) -> bool:
 def _mean_over_seeds(
     values: Iterable[float], names: Sequence[str], least: float
 ) -> Interval | None:
-    """Of one value a seed, in which the named statistics go; the ends of shares are from `least` to
+    """Take the mean of one value a seed, with its interval; the ends of shares are from `least` to
     100, and values that are all the same have none. None without values."""
     found = [*values]
     if not found:
@@ -309,7 +309,7 @@ def _mean_over_seeds(
 
 
 def _mean_in_words(found: Interval | None, runs: int) -> str:
-    """With its number of seeds where not all have it."""
+    """Say a mean and its interval, with the number of seeds where not all have it."""
     if found is None:
         return MISSING
     n = f", n = {found.n}" if found.n < runs else ""
@@ -319,15 +319,15 @@ def _mean_in_words(found: Interval | None, runs: int) -> str:
 
 
 def _network(recipe: Recipe) -> str:
-    """A digest that runs share which differ in their seed alone; whether an option that the network
-    has by itself is written out is no difference."""
+    """Give runs one digest which differ in their seed alone; whether an option that the network has
+    by itself is written out is no difference."""
     known = plain(recipe) if recipe.model in MODELS else recipe
     return known.model_copy(update={"seed": 0}).digest()
 
 
 def _images(run: Run) -> str:
-    """The digests of the images that it was trained and tested on, which a recipe may leave open:
-    folders and images of one's own."""
+    """Read the digests of the images that it was trained and tested on, which a recipe may leave
+    open: folders and images of one's own."""
     digests = run.result().get("digests", {})
     return "/".join(digests[split] for split in ("train", "test") if split in digests)
 
@@ -339,7 +339,7 @@ def _runs_at(path: Path) -> list[Run]:
     inside = [Run(each) for each in sorted(path.iterdir())] if path.is_dir() else []
     found = [run for run in inside if run.recipe_file.is_file()]
     # Names of folders end in a digest, which would put three iterations before two.
-    found.sort(key=lambda run: place_of(_recipe(run)))
+    found.sort(key=lambda run: _place_of(_recipe(run)))
     if not found:
         raise TorchcapsError(f"{path} is no run folder and holds none; torchcaps train makes one.")
     return found
@@ -395,7 +395,8 @@ def _of_seeds(
 
 
 def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:
-    """The accuracy, these measures of classes, and what a study measured of the run beside it."""
+    """Read the accuracy, these measures of classes, and what a study measured of the run beside
+    it."""
     found = {ACCURACY: run.accuracy}
     found |= {name: value for name, value in run.measures.items() if name in of_classes}
     for name, numbers in values_of(run)["looks"].items():
@@ -409,6 +410,52 @@ def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:
 
 
 def _less(variant: Variant, first: Variant, names: Sequence[str]) -> dict[int, float]:
-    """By how much a variant lies above the first, of each seed that both have."""
+    """Subtract the first variant from another one, for each seed that both have."""
     base = first.by_seed(*names)
     return {seed: x - base[seed] for seed, x in variant.by_seed(*names).items() if seed in base}
+
+
+def _labels_of(recipes: Sequence[Recipe]) -> list[str]:
+    """Say for each recipe the fields and options in which it differs from some other one."""
+    flat = [_flat(recipe) for recipe in recipes]
+    models = dict.fromkeys(recipe.model for recipe in recipes)
+    # Between networks of several names only what somebody wrote: their defaults are what they are.
+    written = {name for recipe in recipes for name in (*_fields(recipe), *recipe.options)}
+    labels = []
+    for recipe, each in zip(recipes, flat, strict=True):
+        alike = [x for x, other in zip(flat, recipes, strict=True) if other.model == recipe.model]
+        names = [
+            name
+            for name in each
+            if _differs(name, alike)
+            or (name in written and all(name in x for x in flat) and _differs(name, flat))
+        ]
+        # A field that is not set has no value to tell.
+        parts = [f"{k}={each[k]}" for k in names if k != "model" and each[k] is not None]
+        labels.append(" ".join([recipe.model] * (len(models) > 1) + parts) or recipe.model)
+    return labels
+
+
+def _differs(name: str, rows: Sequence[dict[str, Any]]) -> bool:
+    return len({repr(each.get(name)) for each in rows}) > 1
+
+
+def _fields(recipe: Recipe) -> dict[str, Any]:
+    fields: dict[str, Any] = recipe.model_dump()
+    return {name: value for name, value in fields.items() if name not in ("options", "seed")}
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    # What is not written out is what the network has by itself; of your own only its run knows.
+    known = MODELS[recipe.model].options if recipe.model in MODELS else {}
+    return {**_fields(recipe), **known, **recipe.options}
+
+
+def _place_of(recipe: Recipe) -> list[tuple[bool, float, str]]:
+    """Say where a recipe stands among others: by its values, numbers by their size."""
+    values = _flat(recipe).values()
+    are_numbers = [isinstance(each, int | float) for each in values]
+    return [
+        (is_number, float(each) if is_number else 0.0, str(each))
+        for each, is_number in zip(values, are_numbers, strict=True)
+    ]

@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the file."""
+        """Name the step, as the file of counts does."""
         sides = "x".join(map(str, self.image))
         chosen = [f"{name}={value}" for name, value in self.options]
         sizes = f"({sides} into {self.n_classes}, {self.batch_size} at once)"
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
     @cache  # noqa: B019 (a step is a value, and there are a few hundred)
     def flops(self) -> int:
-        """Counted on fake tensors, which takes about a second."""
+        """Count on fake tensors, which takes about a second."""
         found = estimate(
             self.model,
             image=self.image,
@@ -55,14 +55,14 @@ class Step(NamedTuple):
 
 
 def hours_of(recipe: Recipe) -> float:
-    """The hours of one training run; not a number for images whose count is not known."""
+    """Estimate the hours of one training run; not a number for images whose count is not known."""
     if recipe.data not in SETS:
         return math.nan
     return hours_on_two_cores(*steps_and_flops(recipe))
 
 
 def step_of(recipe: Recipe) -> Step:
-    """What the training step of a recipe is counted by."""
+    """Say what the training step of a recipe is counted by."""
     data = data_set(recipe.data)
     channels, *sides = data.image
     height, width = recipe.crop or recipe.image_size or sides
@@ -71,7 +71,7 @@ def step_of(recipe: Recipe) -> Step:
 
 
 def steps_and_flops(recipe: Recipe) -> tuple[int, int]:
-    """Steps and FLOPs of one run."""
+    """Count steps and FLOPs of one run."""
     n_train = data_set(recipe.data).n_train
     images = recipe.train_images or round(n_train * (1 - recipe.validation_share))
     steps = recipe.epochs * math.ceil(images / recipe.batch_size)

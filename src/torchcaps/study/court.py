@@ -14,7 +14,7 @@ GROUP = "torchcaps.study"
 
 @cache
 def court() -> Any:
-    """Its module, `torchcaps_claims.court`; None where it is not installed."""
+    """Load its module, `torchcaps_claims.court`; None where it is not installed."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP):

@@ -96,7 +96,7 @@ def _write(
 
 
 def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
-    """Digests of the images of other sets that all cells were measured on."""
+    """Read the digests of the images of other sets that all cells were measured on."""
     found: dict[str, str] = {}
     for cell in cells:
         for name, digest in ledger.images(cell).items():
@@ -140,7 +140,8 @@ def _is_part(new: Seed, old: Seed) -> bool:
 
 
 def _replaces(new: Record, old: Record) -> bool:
-    """A draft takes no result away, and neither do fewer seeds, statistics or claims."""
+    """Say whether it replaces the old one: no draft takes a result away, nor do fewer seeds,
+    statistics or claims."""
     seeds = {each.seed: each for each in new.seeds}
     has_all = all(
         each.seed in seeds and each.values.keys() <= seeds[each.seed].values.keys()

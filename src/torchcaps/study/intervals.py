@@ -21,7 +21,9 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """The mean of one value a seed, with its t-interval; the deviation is of the sample (n - 1).
+    """Take the mean of one value a seed, with its t-interval.
+
+    The deviation is of the sample (n - 1).
 
     Arguments:
         values: one a seed.
@@ -45,7 +47,7 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Inter
 
 
 def t_quantile(probability: float, freedom: int) -> float:
-    """Where Student's t distribution with whole degrees of freedom reaches a probability.
+    """Say where Student's t distribution with whole degrees of freedom reaches a probability.
 
     >>> round(t_quantile(0.975, 4), 3)
     2.776

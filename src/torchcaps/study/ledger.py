@@ -47,11 +47,11 @@ class Ledger:
     folder: Path
 
     def run(self, cell: Cell) -> Run:
-        """Its run folder, there or not."""
+        """Name its run folder, there or not."""
         return Run(self.folder / cell.name)
 
     def state(self, cell: Cell) -> State:
-        """Where it stands."""
+        """Say where it stands."""
         entry = self._read(cell)
         if entry.get("failed"):
             return "failed"
@@ -64,12 +64,12 @@ class Ledger:
         return "begun" if self.run(cell).recipe_file.is_file() else "waiting"
 
     def missing(self, cell: Cell) -> list[Look]:
-        """The looks that nobody took yet."""
+        """List the looks that nobody took yet."""
         seen = self._read(cell)["looks"]
         return [look for look in cell.looks if look.name not in seen]
 
     def values(self, cell: Cell) -> dict[str, float]:
-        """What was measured, under the names that records use."""
+        """Read what was measured, under the names that records use."""
         seen = values_of(self.run(cell))["looks"]
         return {
             look.key(name, tested_on=cell.recipe.test_data or cell.recipe.data): value
@@ -78,8 +78,8 @@ class Ledger:
         }
 
     def measured_by(self, cell: Cell) -> tuple[str | None, ...]:
-        """The commits that took its looks and trained what these trained, or the one that saw it
-        fail."""
+        """Name the commits that took its looks and trained what these trained, or the one that saw
+        it fail."""
         entry = self._read(cell)
         if entry.get("failed"):
             return (entry["commit"],)
@@ -94,13 +94,13 @@ class Ledger:
         return (*took, *(commit for commits in trained for commit in commits))
 
     def failure(self, cell: Cell) -> str | None:
-        """How it failed, or why it was stopped."""
+        """Say how it failed, or why it was stopped."""
         entry = self._read(cell)
         why: str | None = entry.get("failed") or entry.get("stopped")
         return why
 
     def images(self, cell: Cell) -> dict[str, str]:
-        """The digests of the images that its looks saw and its run did not, by their names."""
+        """Read the digests of the images that its looks saw and its run did not, by their names."""
         seen = self._read(cell).get("images", {})
         return {look.images: seen[look.name] for look in cell.looks if look.name in seen}
 
@@ -155,7 +155,7 @@ class Ledger:
             lock.release()
 
     def claimed_by(self, process: int, machine: str) -> str | None:
-        """The name of the cell that a process was at when it died."""
+        """Name the cell that a process was at when it died."""
         for claim in self.folder.glob("*.claim"):
             try:
                 who = read_json(claim)

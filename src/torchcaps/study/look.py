@@ -72,21 +72,21 @@ class Look(NamedTuple):
 
     @property
     def images(self) -> str:
-        """The images by name."""
+        """Name the images."""
         return f"{self.data}/{self.split}"
 
     @property
     def name(self) -> str:
-        """What it is called in the ledger."""
+        """Name it as the ledger does."""
         return f"{self.kind}{self.grid}@{self.images}"
 
     @property
     def grid(self) -> str:
-        """The levels by name; nothing where couplings are as they are."""
+        """Name the levels; nothing where couplings are as they are."""
         return f"+K{','.join(map(str, self.levels))}" if self.levels else ""
 
     def key(self, number: str, *, tested_on: str) -> str:
-        """What one of its numbers is called in the record of runs that are tested on a set."""
+        """Name one of its numbers as in the record of runs that are tested on a set."""
         if self.kind == "weights":
             return number
         is_own = (self.data, self.split) == (tested_on, "test")
@@ -134,21 +134,21 @@ def register_look(
 
 
 def registered(name: str) -> Kind | None:
-    """The look of this name, where it is none of this package's own."""
+    """Find the look of this name, where it is none of this package's own."""
     if name not in REGISTERED and name not in KIND_OF.values():
         court()
     return REGISTERED.get(name)
 
 
 def kind_of(statistic: str) -> str | None:
-    """The look that gives a statistic; None where there is none yet."""
+    """Find the look that gives a statistic; None where there is none yet."""
     if statistic not in KIND_OF:
         court()
     return KIND_OF.get(statistic)
 
 
 def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
-    """The looks at statistics that somebody names, of the set that is trained on or of others:
+    """Make the looks at statistics that somebody names, of the set that is trained on or of others:
     "accuracy", "dyr", "accuracy@affnist-style/test", "entropy+K11".
 
     >>> looks_named(["accuracy", "dyr"], "mnist")[1].name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def seeds_in(text: str) -> tuple[int, ...]:
-    """The seeds that a text names: a range, "0-4", or a list, "0,2,5".
+    """Read the seeds that a text names: a range, "0-4", or a list, "0,2,5".
 
     >>> seeds_in("0-4")
     (0, 1, 2, 3, 4)
@@ -52,7 +52,7 @@ def seeds_in(text: str) -> tuple[int, ...]:
 
 
 def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
-    """The options of a recipe that were given several values: iterations="1,2,3".
+    """Find the options of a recipe that were given several values: iterations="1,2,3".
 
     An option that is a list itself, as widths="16,16", has one value.
     """

@@ -2,27 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torchcaps.analysis import (
-    Antipodal,
-    Calibration,
-    Inequality,
-    Keys,
-    MeasureActivity,
-    MeasureDynamics,
-    Perturbation,
-    Polarisation,
-    Selectivity,
-    Separation,
-    ZeroVotes,
-    measure,
-)
+from torchcaps.analysis import MeasureActivity, MeasureDynamics, measure
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.data.registry import SETS
@@ -56,12 +44,12 @@ class Shown:
 
     @property
     def grid(self) -> int | tuple[int, ...] | None:
-        """The levels that couplings are moved to, if any."""
+        """Give the levels that couplings are moved to, if any."""
         levels = self.look.levels
         return levels[0] if len(levels) == 1 else levels or None
 
     def network(self, *names: str) -> Callable[[Tensor], Output]:
-        """The network for pixels that lie anywhere, with what these measurements need of its
+        """Give the network for pixels that lie anywhere, with what these measurements need of its
         trace."""
         return self.network_of(self.trained, *names)
 
@@ -71,7 +59,7 @@ class Shown:
         return lambda pixels: network(pixels.to(trained.device))
 
     def begun(self) -> nn.Module:
-        """The network before training, which its recipe makes anew."""
+        """Make the network before training, which its recipe makes anew."""
         network = initial_model(self.run.recipe, self.trained.images("train"))
         return network.to(self.trained.device).eval()
 
@@ -83,7 +71,7 @@ def look_at(
     root: str | os.PathLike[str] | None,
     time_budget: float | None = None,
 ) -> dict[str, float]:
-    """The numbers of one look at a finished run.
+    """Take one look at a finished run.
 
     Arguments:
         run: it.
@@ -110,7 +98,7 @@ def look_at(
         return other.take(shown)
     grid = shown.grid
     if look.kind == "layers":
-        return dict(_of_layers(shown))
+        return _of_layers(shown)
     if look.kind == "antipodal-at-start":
         return at_start(_of_pairs(_antipodal(shown)))
     found = evaluate(
@@ -126,7 +114,7 @@ def look_at(
 
 
 def images_of_others(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> str | None:
-    """The digest of the images of a look, where the run has written none down.
+    """Read the digest of the images of a look, where the run has written none down.
 
     Arguments:
         run: a finished run.
@@ -150,8 +138,9 @@ def _shown(trained: Trained, look: Look, root: str | os.PathLike[str] | None) ->
 
 
 def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:
-    """In percent, and in millions, as the papers print them; and how sharp agreement became, a
-    number a routed layer. Parts that were frozen were not pruned, and no pruner counted them."""
+    """Count weights in percent and in millions, as the papers print them, and read how sharp
+    agreement became, a number a routed layer. Parts that were frozen were not pruned, and no pruner
+    counted them."""
     freeze(model, frozen)
     nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
     routed = [module for module in model.modules() if isinstance(module, DynamicRouting)]
@@ -163,53 +152,55 @@ def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, 
     return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6, **sharp}
 
 
-def _of_keys(keys: Result) -> dict[str, float]:
-    """Entropy, its bound, and the keys of each class and of a class on average."""
-    assert isinstance(keys, Keys)
+def _by_layer(layers: Iterable[Any], *names: str, **renamed: str) -> dict[str, float]:
+    """Name numbers of layers by their place from below, `gini.2`; leave out what a layer has not.
+
+    `renamed` has the names of attributes that are called otherwise there.
+    """
+    attributes = {name: name for name in names} | renamed
+    return {
+        f"{name}.{place}": float(value)
+        for place, layer in enumerate(layers, 1)
+        for name, attribute in attributes.items()
+        if (value := getattr(layer, attribute)) is not None
+    }
+
+
+def _and_last(layers: Sequence[Any], *names: str, **renamed: str) -> dict[str, float]:
+    """Name the numbers of each layer, and those of the last one by themselves."""
+    last = _by_layer(layers[-1:], *names, **renamed)
+    own = {name.removesuffix(".1"): value for name, value in last.items()}
+    return _by_layer(layers, *names, **renamed) | own
+
+
+def _of_keys(keys: Any) -> dict[str, float]:
+    """Read entropy, its bound, and the keys of each class and of a class on average."""
     each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
     mean = sum(each.values()) / len(each)
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
 
 
-def _of_inequality(found: Result) -> dict[str, float]:
-    """By layer, and of the last one by themselves."""
-    assert isinstance(found, Inequality)
-    values = {}
-    for number, layer in enumerate(found.layers, 1):
-        values[f"small_couplings.{number}"] = values["small_couplings"] = layer.small
-        values[f"even_couplings.{number}"] = values["even_couplings"] = layer.even
-        if layer.gini is not None:
-            values[f"gini.{number}"] = layer.gini
-    if (last := found.layers[-1].gini) is not None:
-        values["gini"] = last
-    return values
+def _of_inequality(found: Any) -> dict[str, float]:
+    return _and_last(found.layers, "gini", small_couplings="small", even_couplings="even")
 
 
-def _of_calibration(found: Result) -> dict[str, float]:
-    """The mean over images of the largest probability."""
-    assert isinstance(found, Calibration)
+def _of_zero_votes(found: Any) -> dict[str, float]:
+    return _and_last(found.layers, "zero_blocks", "zero_votes", "dead_children")
+
+
+def _of_calibration(found: Any) -> dict[str, float]:
+    """Take the mean over images of the largest probability."""
     answers = found.answers
     return {"confidence": float((answers.counts * answers.confidence).sum() / answers.cases)}
 
 
-def _of_zero_votes(found: Result) -> dict[str, float]:
-    """Shares by layer, and those of the last one by themselves."""
-    assert isinstance(found, ZeroVotes)
-    values = {}
-    for number, layer in enumerate(found.layers, 1):
-        for name in ("zero_blocks", "zero_votes", "dead_children"):
-            values[f"{name}.{number}"] = values[name] = float(getattr(layer, name))
-    return values
-
-
-def _of_pairs(found: Result) -> dict[str, float]:
-    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the share of
-    components below zero, and the mean share."""
-    assert isinstance(found, Antipodal)
-    values = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
-    values |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
-    values |= {f"negative_share.{k}": each.negative for k, each in enumerate(found.layers, 1)}
-    return {**values, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
+def _of_pairs(found: Any) -> dict[str, float]:
+    """Read near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the
+    share of components below zero, and the mean share."""
+    names = {"antipodal_share": "per_child", "lowest_cosine": "lowest"}
+    mean = sum(layer.per_child for layer in found.layers) / len(found.layers)
+    values = _by_layer(found.layers, **names, negative_share="negative")
+    return {**values, "antipodal_share": mean}
 
 
 def _antipodal(shown: Shown) -> Result:
@@ -222,45 +213,37 @@ def at_start(values: Mapping[str, float]) -> dict[str, float]:
     return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
 
 
-def _of_steps(found: Result) -> dict[str, float]:
-    """By layer and iteration, `polarisation.1.3`, and of the last of all."""
-    assert isinstance(found, Polarisation)
-    values: dict[str, float] = {}
+def _of_steps(found: Any) -> dict[str, float]:
+    """Read polarisation by layer and iteration, `polarisation.1.3`, and that of the last of all."""
     layers = list(dict.fromkeys(row.name for row in found.steps))
-    for row in found.steps:
-        if row.polarisation is not None:
-            name = f"polarisation.{layers.index(row.name) + 1}.{row.iteration}"
-            values[name] = row.polarisation
-    if found.steps and (last := found.steps[-1].polarisation) is not None:
-        values["polarisation"] = last
-    return values
+    values = {
+        f"polarisation.{layers.index(row.name) + 1}.{row.iteration}": row.polarisation
+        for row in found.steps
+    }
+    if found.steps:
+        values["polarisation"] = found.steps[-1].polarisation
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _of_perturbation(found: Result) -> dict[str, float]:
-    assert isinstance(found, Perturbation)
+def _of_perturbation(found: Any) -> dict[str, float]:
     return {f"change.{row.amount:g}": row.change for row in found.amounts}
 
 
-def _of_selectivity(found: Result) -> dict[str, float]:
-    """By layer of capsules; nothing of one without a living capsule."""
-    assert isinstance(found, Selectivity)
-    values = {}
-    for number, layer in enumerate(found.layers, 1):
-        if layer.dedicated is not None:
-            values[f"one_part.{number}"] = layer.dedicated
-        if found_by_any := [share for *_, share in layer.sweep if share is not None]:
-            values[f"one_part_at_most.{number}"] = max(found_by_any)
-        if layer.control is not None:
-            values[f"one_part_by_chance.{number}"] = layer.control
-    return values
+def _of_selectivity(found: Any) -> dict[str, float]:
+    """Read shares by layer of capsules; nothing of one without a living capsule."""
+    most = {
+        f"one_part_at_most.{place}": max(shares)
+        for place, layer in enumerate(found.layers, 1)
+        if (shares := [share for *_, share in layer.sweep if share is not None])
+    }
+    return most | _by_layer(found.layers, one_part="dedicated", one_part_by_chance="control")
 
 
-def _of_separation(found: Result) -> dict[str, float]:
-    assert isinstance(found, Separation)
+def _of_separation(found: Any) -> dict[str, float]:
     return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
 
 
-READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
+READERS: Mapping[str, Callable[[Any], dict[str, float]]] = {
     "antipodal": _of_pairs,
     "calibration": _of_calibration,
     "inequality": _of_inequality,
@@ -274,30 +257,25 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The folder of a set; None for images that are made."""
+    """Name the folder of a set; None for images that are made."""
     return None if data in SETS and not SETS[data].has_files else root
 
 
 def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
-    """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
+    """Name the weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
     trunk = recipe.options.get("trunk")
     return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
 
 
-def _of_layers(shown: Shown) -> Iterator[tuple[str, float]]:
+def _of_layers(shown: Shown) -> dict[str, float]:
     network, images = shown.network("activity", "dynamics"), shown.images
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
     pairs = ((batch.pixels, batch.labels) for batch in batches)
     dynamics, activity = measure(network, pairs, [MeasureDynamics(), MeasureActivity()])
+    values = _by_layer(activity.layers, "cnm", "cns", "car", "cas", "cdr", "cds")
     for number, layer in enumerate(activity.layers, 1):
-        for name in ("cnm", "cns", "car", "cas", "cdr", "cds"):
-            yield f"{name}.{number}", float(getattr(layer, name))
-        yield f"capsules_alive.{number}", float(layer.n - layer.cds)
+        values[f"capsules_alive.{number}"] = float(layer.n - layer.cds)
         at = {factor: cas for factor, cas, _ in activity.sweep[layer.name]}
-        yield f"car_twice.{number}", at[2.0] / layer.n
-    for number, routed in enumerate(dynamics.layers, 1):
-        for name in OF_COUPLINGS:
-            value = getattr(routed, name)
-            # None where no two parents live: there is nothing to route.
-            if value is not None:
-                yield f"{name}.{number}", float(value)
+        values[f"car_twice.{number}"] = at[2.0] / layer.n
+    # None where no two parents live: there is nothing to route.
+    return values | _by_layer(dynamics.layers, *OF_COUPLINGS)

@@ -29,7 +29,7 @@ SECONDS_TO_ANSWER = 5.0
 
 @contextmanager
 def on_ray(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
-    """Workers on the cluster that `settings.on` names, a core or a GPU each."""
+    """Hire workers on the cluster that `settings.on` names, a core or a GPU each."""
     ray = _connected(settings.place_options)
     try:
         n_gpus = _gpus_a_worker(ray, settings)
@@ -43,7 +43,7 @@ def on_ray(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
 
 
 def _connected(given: str) -> Any:
-    """The module, in touch with a cluster."""
+    """Load the module, in touch with a cluster."""
     # Ray would tell its makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -68,7 +68,8 @@ def _connected(given: str) -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Ray itself tries for two minutes, and then ends the process."""
+    """Refuse an address where nobody answers: Ray itself tries for two minutes, and then ends the
+    process."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise TorchcapsError(
@@ -116,7 +117,7 @@ class OnNode:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def about(self) -> About:
-        """Who this is."""
+        """Say who this is."""
         import ray
 
         return About(os.getpid(), platform.node(), ray.get_runtime_context().get_node_id())
@@ -196,7 +197,7 @@ class _OnRay:
         self._ray.wait([self._served])
 
     def _about(self) -> About | None:
-        """What it said of itself; None where it waits for a place or died before it could."""
+        """Give what it said of itself; None where it waits for a place or died before it could."""
         try:
             answered: About = self._ray.get(self._told, timeout=0)
         except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError):

@@ -36,7 +36,7 @@ SECONDS_TO_SAVE = 180
 
 @contextmanager
 def on_slurm(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
-    """Jobs with the options that `settings.on` has after "slurm:"."""
+    """Hire jobs with the options that `settings.on` has after "slurm:"."""
     given = _read(settings.place_options)
     options = {"timeout_min": MINUTES, "name": "torchcaps", **given}
     if settings.device == "cuda":
@@ -55,7 +55,7 @@ def on_slurm(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The options of a job: NAME=VALUE, parted by commas."""
+    """Read the options of a job: NAME=VALUE, parted by commas."""
     options: dict[str, Any] = {}
     for word in filter(None, text.split(",")):
         name, equals, value = word.partition("=")
@@ -92,7 +92,7 @@ def _executor(folder: Path) -> Any:
 
 
 def _tell(executor: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
-    """Options in submitit's spelling; it knows which there are."""
+    """Tell the options in submitit's spelling; it knows which there are."""
     named = {n if n in COMMON else f"slurm_{n}": value for n, value in options.items()}
     try:
         executor.update_parameters(**named)
@@ -160,7 +160,7 @@ class _Job:
 
 
 def _who(folder: Path, job: str) -> Path:
-    """The file in which a job says which process it is."""
+    """Name the file in which a job says which process it is."""
     return folder / "slurm" / f"{job}.process"
 
 
@@ -172,7 +172,7 @@ def _run(
     command: Sequence[str],
     seconds: float,
 ) -> str:
-    """What a job does; the sentence that says why it cannot, or nothing."""
+    """Do what a job does, and return the sentence that says why it cannot, or nothing."""
     import submitit
 
     begun = time.time()

@@ -40,7 +40,7 @@ OF_DECODER = ("perturbation", "separation")
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
-    """The study that a file describes.
+    """Read the study that a file describes.
 
     >>> read_study("depth.toml").name
     'depth'
@@ -73,7 +73,7 @@ def own_study(
     claims: list[str] | None = None,
     reduced: str | None = None,
 ) -> Study:
-    """A study of the recipes that differ in what varies.
+    """Make a study of the recipes that differ in what varies.
 
     Arguments:
         fields: of the recipe, as `make_recipe` takes them.
@@ -108,7 +108,7 @@ def own_study(
 
 
 def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tuple[str, Recipe]]:
-    """Every combination of values as a recipe, under the words that tell it from the others."""
+    """Make every combination of values a recipe, under the words that tell it from the others."""
     made = []
     for values in itertools.product(*vary.values()):
         chosen = dict(zip(vary, values, strict=True))
@@ -127,8 +127,8 @@ def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tup
 
 
 def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
-    """The looks, but none that these images or this network cannot give: found after training, it
-    would cost all that the other looks gave."""
+    """Make the looks, but none that these images or this network cannot give: found after training,
+    it would cost all that the other looks gave."""
     looks = looks_named(measure, recipe.data)
     draws = {**MODELS[recipe.model].options, **recipe.options}.get("decoder")
     for look in looks:
@@ -154,7 +154,7 @@ def needs_parts(look: Look) -> None:
 
 
 def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
-    """What records hold, too: found wrong there, it would cost all that was trained."""
+    """Check what records hold, too: found wrong there, it would cost all that was trained."""
     if not isinstance(name, str) or not STUDY.fullmatch(name):
         raise TorchcapsError(
             f"name is the folder of the records, lower-case letters, digits, - and _, for example "

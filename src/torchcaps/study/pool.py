@@ -77,7 +77,7 @@ def run_study(
 
 
 def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
-    """Where workers are hired."""
+    """Say where workers are hired."""
     if settings.place == "ray":
         from torchcaps.study.on_ray import on_ray
 

@@ -106,17 +106,17 @@ class Record(_Frozen):
 
     @property
     def wall_seconds(self) -> float:
-        """Of all seeds together."""
+        """Sum the seconds of all seeds."""
         return math.fsum(each.wall_seconds for each in self.seeds)
 
     @property
     def failed(self) -> int:
-        """How many seeds failed."""
+        """Count the seeds that failed."""
         return sum(each.failed is not None for each in self.seeds)
 
     @property
     def measured(self) -> int:
-        """How many seeds did not."""
+        """Count the seeds that did not."""
         return len(self.seeds) - self.failed
 
     @property
@@ -125,7 +125,7 @@ class Record(_Frozen):
         return self.dirty or self.commit is None
 
     def values(self, statistic: str) -> list[float]:
-        """One value a seed, of the seeds that did not fail."""
+        """List one value a seed, of the seeds that did not fail."""
         known = {name for each in self.seeds for name in each.values}
         if known and statistic not in known:
             raise TorchcapsError(
@@ -135,18 +135,18 @@ class Record(_Frozen):
         return [each.values[statistic] for each in self.seeds if statistic in each.values]
 
     def text(self) -> str:
-        """The file as it is written: fields in order, keys of tables sorted."""
+        """Write the file's text: fields in order, keys of tables sorted."""
         fields = self.model_dump(mode="json")
         fields["recipe"] = dict(sorted(fields["recipe"].items()))
         return json.dumps(fields, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
-        """Twelve characters that change when anything in the record does."""
+        """Give twelve characters that change when anything in the record does."""
         return _digest(self.text())
 
 
 def make_record(**fields: Any) -> Record:
-    """A record of its fields; everything wrong with them in one sentence.
+    """Make a record of its fields, or say everything wrong with them in one sentence.
 
     Arguments:
         fields: those of `Record`.
@@ -185,7 +185,7 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """A record, as it was written.
+    """Read a record, as it was written.
 
     Arguments:
         path: the file of one record.
@@ -224,7 +224,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
 def read_records(
     root: str | os.PathLike[str] = "evidence", *, study: str | None = None, drafts: bool = False
 ) -> dict[str, Record]:
-    """The records that stand, by their hash: neither superseded nor, unless asked for, drafts.
+    """Read the records that stand, by their hash: neither superseded nor, unless asked for, drafts.
 
     A draft supersedes nothing but drafts, so that changed code cannot take a result away.
 

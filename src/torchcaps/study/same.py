@@ -12,7 +12,7 @@ from torchcaps.train.folder.recipe_file import AS_BEFORE
 
 
 def plain(recipe: Recipe) -> Recipe:
-    """The recipe without the options that its network has by itself.
+    """Leave out of a recipe the options that its network has by itself.
 
     >>> plain(make_recipe(model="peer_sign_em", data="sign", options={"bias": False})).options
     {}
@@ -28,7 +28,7 @@ def plain(recipe: Recipe) -> Recipe:
 
 
 def trains(recipe: Recipe) -> str:
-    """A digest that two recipes share which train the same networks, seed by seed.
+    """Give two recipes one digest which train the same networks, seed by seed.
 
     Which protocol filled in their fields does not matter, nor whether they say that they are tested
     on the set that they train on.

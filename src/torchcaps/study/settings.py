@@ -35,12 +35,12 @@ class Settings:
 
     @property
     def place(self) -> str:
-        """The first word of `on`."""
+        """Give the first word of `on`."""
         return self.on.partition(":")[0]
 
     @property
     def place_options(self) -> str:
-        """What follows it."""
+        """Give what follows it."""
         return self.on.partition(":")[2]
 
     def for_elsewhere(self) -> "Settings":
@@ -51,7 +51,7 @@ class Settings:
 
 
 def _absolute(path: Path) -> Path:
-    """Links are kept, since another machine may have others."""
+    """Make a path absolute; links are kept, since another machine may have others."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

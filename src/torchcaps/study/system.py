@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its run: the digest tells two recipes apart, the rest is for people."""
+        """Name its run: the digest tells two recipes apart, the rest is for people."""
         return f"{self.recipe.model}-s{self.recipe.seed}-{self.recipe.digest()}"
 
 
@@ -41,7 +41,7 @@ class System:
     departures: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
-        """One a seed."""
+        """Make one cell a seed."""
         return tuple(
             Cell(self.recipe.model_copy(update={"seed": seed}), self.looks) for seed in self.seeds
         )
@@ -65,8 +65,8 @@ class Study:
     unasked: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell once, seed by seed, so that a study that is stopped has whole comparisons. One
-        that several systems share has the looks of all of them."""
+        """List every cell once, seed by seed, so that a study that is stopped has whole
+        comparisons. One that several systems share has the looks of all of them."""
         rows = [system.cells() for system in self.systems]
         longest = max(map(len, rows), default=0)
         found: dict[str, Cell] = {}
@@ -78,7 +78,7 @@ class Study:
 
 
 def only_those(study: Study, texts: Sequence[str]) -> Study:
-    """The systems in whose names each of these texts stands.
+    """Choose the systems in whose names each of these texts stands.
 
     >>> only_those(read_study("depth.toml"), ["routing=uniform"])  # doctest: +SKIP
     """

@@ -35,7 +35,7 @@ class Progress:
     recorded: Mapping[str, frozenset[int]] | None = None
 
     def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
-        """Some cells of a system by state, and the hours of those that are left."""
+        """Count some cells of a system by state, and the hours of those that are left."""
         names = [cell.name for cell in cells]
         counts = Counter(self.states[name] for name in names)
         ended = sum(counts[state] for state in ENDED)
@@ -53,12 +53,12 @@ class Progress:
         }
 
     def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
-        """One a system, in the order of the study, or the cheapest first."""
+        """Make one row a system, in the order of the study, or the cheapest first."""
         rows = [self._row(system, system.cells()) for system in self.study.systems]
         return sorted(rows, key=_cost) if by_cost else rows
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         rows = self.rows(by_cost=by_cost)
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
         own = self._own_rows()
@@ -79,7 +79,7 @@ class Progress:
         return rows
 
     def text(self) -> str:
-        """The sum of all systems in one line."""
+        """Say the sum of all systems in one line."""
         sums = self.numbers()
         failed = f", {sums['failed']} failed" if sums["failed"] else ""
         failed += f", {sums['stopped']} stopped by an error" if sums["stopped"] else ""
@@ -90,7 +90,7 @@ class Progress:
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
-        """A row a system."""
+        """Make a row a system."""
         # Whole in a narrow window too: `--only` takes what stands there.
         system = Column("system", overflow="fold")
         table = Table(system, title=self.text(), title_justify="left", box=None)
@@ -104,8 +104,8 @@ class Progress:
         return table
 
     def _hours(self, system: System, left: int) -> float | None:
-        """As long as its seeds took that are done, or by the count of FLOPs; None where nobody
-        knows how many images there are."""
+        """Estimate by the seeds that are done, or by the count of FLOPs; None where nobody knows
+        how many images there are."""
         each = self._hours_a_cell(system) if left else 0.0
         return None if math.isnan(each) else left * each
 
@@ -119,8 +119,8 @@ class Progress:
 def progress_of(
     study: Study, ledger: Ledger, *, records: Iterable[Record] | None = None
 ) -> Progress:
-    """How far a study is now: by the runs of a ledger, and beside them by records, which a clone
-    has of networks that were trained elsewhere."""
+    """Say how far a study is now: by the runs of a ledger, and beside them by records, which a
+    clone has of networks that were trained elsewhere."""
     states = {cell.name: ledger.state(cell) for cell in study.cells()}
     return Progress(study, ledger, states, None if records is None else _recorded(records))
 
@@ -136,7 +136,7 @@ def _recorded(records: Iterable[Record]) -> dict[str, frozenset[int]]:
 
 
 def hours(count: float) -> str:
-    """Hours in words."""
+    """Say hours in words."""
     return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
 
 
@@ -152,7 +152,7 @@ def _cost(row: Mapping[str, Any]) -> float:
 
 @contextmanager
 def watched(study: Study, ledger: Ledger) -> Iterator[Any]:
-    """What it gives is called with the state of every cell and shows how far the study is."""
+    """Give a function that takes the state of every cell and shows how far the study is."""
     console = Console(stderr=True, highlight=False)
     progress = Progress(study, ledger)
     last_line, last_text = 0.0, ""

@@ -46,7 +46,7 @@ def finish(
 
 
 def _left(until: float | None) -> float | None:
-    """Seconds of the time budget."""
+    """Say how many seconds of the time budget are left."""
     left = None if until is None else until - time.time()
     if left is not None and left <= 0:
         raise Interrupted("the time budget is used up; the same command goes on.")

@@ -41,7 +41,7 @@ class Worker(Protocol):
         """Whether it still works, or waits for a place to work at."""
 
     def end(self) -> End:
-        """How it ended. Raises the sentence of an error that another worker would meet too."""
+        """Say how it ended. Raises the sentence of an error that another worker would meet too."""
 
     def terminate(self) -> None:
         """Ask it to save its state and stop."""
@@ -57,8 +57,8 @@ Hire = Callable[[Sequence[Cell], int], Worker]
 def serve(
     cells: Sequence[Cell], settings: Settings, number: int, parent: int | None = None
 ) -> bool:
-    """What a worker does in a process of its own: it takes cells, and speaks into a file. Whether
-    it came to an end, and was not told to save its state and stop."""
+    """Take cells in a process of its own, which speaks into a file, and say whether it came to an
+    end: False if it was told to save its state and stop."""
     ledger = Ledger(settings.folder)
     ledger.folder.mkdir(parents=True, exist_ok=True)
     path = ledger.folder / f"worker{number}.log"
@@ -75,7 +75,7 @@ def serve(
 
 @contextmanager
 def here(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
-    """Processes of this machine."""
+    """Hire processes of this machine."""
     yield lambda cells, number: _Process(cells, settings, number, ledger)
 
 
@@ -107,7 +107,7 @@ class _Process:
 
 
 def _process(cells: Sequence[Cell], settings: Settings, number: int, parent: int) -> None:
-    """It uses its share of the cores, or one of the GPUs."""
+    """Serve with a share of the cores, or one of the GPUs."""
     if settings.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     elif torch.cuda.device_count() > 1:

@@ -14,39 +14,39 @@ Axis = Literal["x", "y"]
 
 
 def rotation(degrees: float) -> Change:
-    """Turned clockwise about the centre."""
+    """Turn clockwise about the centre."""
 
     one = torch.ones(1, dtype=torch.float64)
     return _mapped(linear_maps(one * math.radians(degrees), one * 0, one, one))
 
 
 def scaling(factor: float) -> Change:
-    """Larger by a factor about the centre."""
+    """Enlarge by a factor about the centre."""
     one = torch.ones(1, dtype=torch.float64)
     return _mapped(linear_maps(one * 0, one * 0, one * factor, one * factor))
 
 
 def shear(degrees: float, *, along: Axis = "x") -> Change:
-    """Upright lines lean to the right by so many degrees, or along y level lines downwards."""
+    """Lean upright lines to the right by so many degrees, or along y level lines downwards."""
     lean = math.tan(math.radians(degrees))
     rows = [[1.0, lean], [0.0, 1.0]] if along == "x" else [[1.0, 0.0], [lean, 1.0]]
     return _mapped(torch.tensor([rows], dtype=torch.float64))
 
 
 def _mapped(maps: Tensor) -> Change:
-    """Moved as a linear map [1, 2, 2] moves points about the centre."""
+    """Move pixels as a linear map [1, 2, 2] moves points about the centre."""
     still = torch.cat([maps, torch.zeros(1, 2, 1, dtype=maps.dtype)], -1)
     return lambda pixels: warp(pixels, still.expand(len(pixels), -1, -1))
 
 
 def translation(pixels: int, *, along: Axis = "x") -> Change:
-    """Moved by whole pixels to the right, or along y downwards, black behind."""
+    """Move by whole pixels to the right, or along y downwards, black behind."""
     corner = torch.tensor([[pixels, 0] if along == "x" else [0, pixels]])
     return lambda images: place(images, corner.expand(len(images), -1))
 
 
 def noise(deviation: float) -> Change:
-    """With normal noise, the same for every image, and back into [0, 1]."""
+    """Add normal noise, the same for every image, and come back into [0, 1]."""
 
     def noisy(pixels: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ def noise(deviation: float) -> Change:
 
 
 def occlusion(share: float) -> Change:
-    """With a black square of this share of the image's area in its middle."""
+    """Lay a black square of this share of the image's area in its middle."""
 
     def hidden(pixels: Tensor) -> Tensor:
         height, width = pixels.shape[-2:]
@@ -71,7 +71,7 @@ def occlusion(share: float) -> Change:
 
 
 def robustness_changes() -> dict[str, Change]:
-    """Four changes, each at growing strengths."""
+    """Make four changes, each at growing strengths."""
     return {
         **{f"rotation {each}°": rotation(each) for each in (15, 30, 60, 90, 180)},
         **{f"translation {each} px": translation(each) for each in (1, 2, 4, 8)},
@@ -81,7 +81,7 @@ def robustness_changes() -> dict[str, Change]:
 
 
 def invariance_changes() -> dict[str, Change]:
-    """One at a time, after [mitterreiter2023] §4.2, which states no strengths."""
+    """Make one change at a time, after [mitterreiter2023] §4.2, which states no strengths."""
     return {
         **{f"rotation {each}°": rotation(each) for each in (15, 30, 60, 90, 180)},
         **{f"translation {each} px": translation(each) for each in (1, 2, 4, 8)},
@@ -91,7 +91,8 @@ def invariance_changes() -> dict[str, Change]:
 
 
 def compactness_factors() -> dict[str, list[Change]]:
-    """The six factors of [gu2021] §3.3, each in nine steps from end to end; it states no ranges."""
+    """Make the six factors of [gu2021] §3.3, each in nine steps from end to end; it states no
+    ranges."""
     steps = range(-4, 5)
     return {
         "rotation": [rotation(5 * each) for each in steps],

@@ -55,7 +55,7 @@ class CheckedRun:
         return all(file.state == "whole" for file in self.files)
 
     def numbers(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Give it as JSON can hold it."""
         files = [asdict(file) for file in self.files]
         return {"run": str(self.folder), "whole": self.is_whole, "files": files}
 
@@ -110,7 +110,7 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
 
 
 def _digested(folder: Path) -> set[str] | None:
-    """The files that have a digest; None where nobody can read them."""
+    """List the files that have a digest; None where nobody can read them."""
     try:
         return set(known_digests(folder))
     except TorchcapsError:
@@ -136,7 +136,7 @@ def _check_state(run: Run) -> None:
 
 
 def _check_names(folder: Path) -> None:
-    """A file that lost its name there would be compared with nothing."""
+    """Refuse a strange name: a file that lost its name there would be compared with nothing."""
     strange = [name for name in known_digests(folder) if name not in MENDS]
     if strange:
         raise TorchcapsError(
@@ -158,7 +158,7 @@ def _check_values(run: Run) -> None:
 def _checked(
     path: Path, check: Callable[[], object], digested: set[str], was_written: bool
 ) -> CheckedFile | None:
-    """None for a file that the run did not come to write."""
+    """Look at one file; None for a file that the run did not come to write."""
     if not path.exists():
         return CheckedFile(path.name, "missing") if was_written else None
     try:

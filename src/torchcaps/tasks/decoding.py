@@ -9,7 +9,7 @@ from torchcaps.models.own import OwnNetwork
 
 
 def decoder_of(model: nn.Module) -> Decoder:
-    """The decoder of a network, which draws from units of all classes."""
+    """Find the decoder of a network, which draws from units of all classes."""
     network = model.module if isinstance(model, OwnNetwork) else model
     decoder = getattr(network, "decoder", None)
     if not isinstance(decoder, Decoder):

@@ -64,16 +64,16 @@ class Dictionary:
 
     @property
     def entropy(self) -> float:
-        """Mean entropy of the classes, in bits."""
+        """Take the mean entropy of the classes, in bits."""
         return sum(each.entropy for each in self.classes) / len(self.classes)
 
     @property
     def bound(self) -> float:
-        """The same if every image had a tree of its own."""
+        """Say what the entropy would be if every image had a tree of its own."""
         return sum(log2(max(1, each.images)) for each in self.classes) / len(self.classes)
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         return {**asdict(self), "entropy": self.entropy, "bound": self.bound}
 
     def text(self) -> str:
@@ -185,7 +185,7 @@ def _choose(
 def _grouped(
     model: nn.Module, images: Images, levels: Levels
 ) -> tuple[dict[int, dict[str, list[int]]], Tensor]:
-    """By predicted class and key, the places of its images; and which of all are right."""
+    """Find the places of images by predicted class and key, and which of all are right."""
     last = levels if isinstance(levels, int) else levels[-1]
     answer = seen_through(model.eval(), levels=levels, names=["keys"])
     device = next(model.parameters()).device

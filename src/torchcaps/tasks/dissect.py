@@ -46,7 +46,7 @@ BATCH = 100
 def trace_images(
     model: nn.Module, images: Images, *, count: int | None = None
 ) -> tuple[Trace, int]:
-    """The trace of a network over images, and how many of them it classified right.
+    """Trace a network over images, and count how many of them it classified right.
 
     Arguments:
         model: the network; it is left in eval mode.
@@ -75,7 +75,8 @@ class Seen(NamedTuple):
 def _looked_at(
     model: nn.Module, images: Images, index: Tensor, *, measurements: Sequence[str] = ()
 ) -> Iterator[Seen]:
-    """The images `index`, batch after batch, so that a measurement needs no trace of all."""
+    """Look at the images `index`, batch after batch, so that a measurement needs no trace of
+    all."""
     model = as_network(model)
     check_fit(model, images)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -95,7 +96,7 @@ def _looked_at(
 
 
 def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
-    """The trace over the images `index`, how many of them are right, and their labels."""
+    """Trace the images `index`; give how many of them are right, and their labels, too."""
     seen = list(_looked_at(model, images, index))
     labels = torch.cat([each.batch.labels for each in seen])
     return join(each.out.trace for each in seen), sum(each.right for each in seen), labels
@@ -170,7 +171,7 @@ def dissect(
 def _of_classes(
     scores: list[Tensor], scores_are: ScoresAre, labels: Tensor, images: Images, index: Tensor
 ) -> dict[str, Any]:
-    """The measures in which every class counts the same, as a page takes them."""
+    """Take the measures in which every class counts the same, as a page takes them."""
     groups: tuple[str, ...] | None = getattr(images, "groups", None)
     found = class_measures(
         Output(torch.cat(scores), scores_are),
@@ -193,7 +194,7 @@ def _about(
 
 
 def _is_dense(trace: Trace) -> bool:
-    """A picture of windows would have lines for every slot of every window."""
+    """Say whether there are layers, and none has windows, of which no picture is drawn."""
     return bool(trace) and all(layer.window is None for layer in trace)
 
 
@@ -230,7 +231,7 @@ def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str)
 def _with_graph(
     trees: Trees | None, model: nn.Module, images: Images, example: int
 ) -> Trees | None:
-    """And the tree of one image, where all layers are dense and each leads to the next."""
+    """Add the tree of one image, where all layers are dense and each leads to the next."""
     if trees is None:
         return None
     (seen,) = _looked_at(model, images, torch.tensor([example]))
@@ -268,7 +269,7 @@ def _pictures_of_all(
 
 
 def page_at(path: str | os.PathLike[str]) -> Path:
-    """Where a page may be written: a browser shows another ending as text."""
+    """Check where a page may be written: a browser shows another ending as text."""
     page = path_of("path", path)
     if page.is_dir():
         raise TorchcapsError(f"{page} is a folder; name the page itself, as report.html.")
@@ -351,7 +352,7 @@ def dissect_files(
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """How a run was trained, in words."""
+    """Say how a run was trained."""
     recipe, rows = run.recipe, run.metrics()
     groups = run.result().get("groups", {})
     # What changes which weights come out, and is left alone by most recipes.
@@ -375,13 +376,13 @@ def facts_of(run: Run) -> dict[str, str]:
 
 
 def _images_of(run: Run) -> str:
-    """The data of a run by name; a folder of pictures has none but its own."""
+    """Name the data of a run; a folder of pictures has none but its own."""
     root = run.root if run.recipe.data == "folder" else None
     return run.recipe.data if root is None else f"the folder {root.name}"
 
 
 def _epochs(run: Run) -> str:
-    """How many epochs were trained, which may be fewer than the recipe allows."""
+    """Say how many epochs were trained, which may be fewer than the recipe allows."""
     asked, trained = run.recipe.epochs, run.epochs_trained
     of_all = f"{asked} epoch{'' if asked == 1 else 's'}"
     return of_all if trained == asked else f"stopped after {trained} of {of_all}"

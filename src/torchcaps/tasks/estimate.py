@@ -66,7 +66,7 @@ class Estimate:
     inference: Peak
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it; bytes and FLOPs are whole numbers."""
+        """Give everything, as JSON has it; bytes and FLOPs are whole numbers."""
         return {
             **vars(self),
             "image": list(self.image),
@@ -106,7 +106,7 @@ def estimate(
     precision: str = "float32",
     **options: Any,
 ) -> Estimate:
-    """Parameters, FLOPs, votes and peak memory of a network at a batch size.
+    """Count parameters, FLOPs, votes and peak memory of a network at a batch size.
 
     FLOPs are those of products and convolutions, a multiplication and an addition two. No size is
     refused here.
@@ -152,7 +152,7 @@ def estimate(
 def _trained(
     network: nn.Module, image: tuple[int, int, int], n_classes: int, recipe: Recipe
 ) -> tuple[int, Peak]:
-    """FLOPs and memory of the second step: the first makes the state of the optimiser."""
+    """Count FLOPs and memory of the second step: the first makes the state of the optimiser."""
     with FakeTensorMode(), _footprint() as footprint, footprint.naming(network.train()):
         with footprint.staying():
             _without_memory(network, footprint, recipe)

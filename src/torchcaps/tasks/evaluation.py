@@ -68,22 +68,23 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % Wilson interval of the accuracy: the images vary in it, not the training."""
+        """Take the 95 % Wilson interval of the accuracy: the images vary in it, not the
+        training."""
         return wilson(int(self.right.sum()), len(self.right))
 
     @property
     def commonest(self) -> Commonest:
-        """The line that the accuracy has to beat: the one answer that is right most often."""
+        """Find the line that the accuracy has to beat: the one answer that is right most often."""
         return commonest(self.labels, self.class_names)
 
     @property
     def constant(self) -> str | None:
-        """What the network says of every image, where that is always the same."""
+        """Give what the network says of every image, where that is always the same."""
         return constant_answer(self.said.sum(0), len(self.said), self.class_names)
 
     @cached_property
     def measures(self) -> ClassMeasures:
-        """Measures in which every class counts the same, with intervals."""
+        """Take measures in which every class counts the same, with intervals."""
         return class_measures(
             Output(self.scores, self.scores_are),
             self.labels,
@@ -94,13 +95,13 @@ class Evaluation:
 
     @property
     def there(self) -> Tensor:
-        """The classes that are there, bool [n, k]."""
+        """Mark the classes that are there, bool [n, k]."""
         return present_classes(self.labels, len(self.class_names))
 
     @property
     def confusion(self) -> Tensor | None:
-        """How many images of a class, down, were taken for which, across; [k, k]. None where an
-        image shows several."""
+        """Count how many images of a class, down, were taken for which, across; [k, k]. None where
+        an image shows several."""
         if self.labels.ndim == 2:
             return None
         k = len(self.class_names)
@@ -108,7 +109,7 @@ class Evaluation:
         return flat.bincount(minlength=k * k).view(k, k)
 
     def numbers(self) -> dict[str, Any]:
-        """Everything measured, as JSON can hold it."""
+        """Give everything measured, as JSON can hold it."""
         there, confusion = self.there, self.confusion
         found: dict[str, Any] = {
             "data": self.data,
@@ -152,7 +153,7 @@ class Evaluation:
         return found
 
     def text(self) -> str:
-        """The same for people."""
+        """Say the same for people."""
         numbers, (low, high) = self.numbers(), self.interval
         kind = f"{self.split} images" if self.split else "images"
         grid = "" if self.levels is None else f", couplings on {in_words(self.levels)} levels"
@@ -199,13 +200,13 @@ def _short(value: float | None) -> str:
 
 
 def _lines_of_classes(found: Evaluation) -> Iterator[str]:
-    """The measures in which every class counts the same."""
+    """Say the measures in which every class counts the same."""
     for k, line in enumerate(found.measures.lines()):
         yield f"{'' if k else 'classes':10}{line}"
 
 
 def _class_rows(found: Evaluation) -> list[dict[str, Any]]:
-    """What was counted of each class, as JSON has it."""
+    """Give what was counted of each class, as JSON has it."""
     rows = []
     for k, name in enumerate(found.class_names):
         there, said, scores = found.there[:, k], found.said[:, k], found.scores[:, k]
@@ -223,8 +224,8 @@ def _class_rows(found: Evaluation) -> list[dict[str, Any]]:
 
 
 def _class_table(found: Evaluation) -> Iterator[str]:
-    """A row for each class: how much of it is found, which is its sensitivity, and what it is taken
-    for."""
+    """Make a row for each class: how much of it is found, which is its sensitivity, and what it is
+    taken for."""
     rows = _class_rows(found)
     images = [f"{row['images']:,}" for row in rows]
     if measures := found.measures.classes.values():
@@ -243,7 +244,7 @@ def _class_table(found: Evaluation) -> Iterator[str]:
 
 
 def _mean_of(values: Tensor) -> float | None:
-    """Their mean; None where there are none."""
+    """Take their mean; None where there are none."""
     return float(values.double().mean()) if len(values) else None
 
 

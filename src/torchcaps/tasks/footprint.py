@@ -131,7 +131,7 @@ class Footprint(TorchDispatchMode):
         self._held[tensor.untyped_storage()._cdata][0].name = name
 
     def largest(self, count: int) -> list[Piece]:
-        """The largest pieces at the fullest moment."""
+        """List the largest pieces at the fullest moment."""
         there = [
             piece
             for piece in self._pieces
@@ -159,7 +159,7 @@ class Footprint(TorchDispatchMode):
 
     @contextmanager
     def staying(self) -> Iterator[None]:
-        """What is made now is there in every step to come."""
+        """Count what is made now as there in every step to come."""
         self._are_to_stay = True
         try:
             yield
@@ -202,7 +202,7 @@ class Footprint(TorchDispatchMode):
 
     @contextmanager
     def _borrowed(self, name: str, *sizes: int) -> Iterator[None]:
-        """Memory that an operator has for a while."""
+        """Count memory that an operator has for a while."""
         lent = [Piece(f"{name}, workspace", (), size) for size in sizes if size]
         for piece in lent:
             self._add(piece)
@@ -259,11 +259,11 @@ def _is_last(*tensors: Tensor) -> bool:
 
 
 def _copies(*tensors: Tensor) -> list[int]:
-    """Bytes of the tensors that are not."""
+    """List the bytes of the tensors that are not so."""
     return [_padded(tensor) for tensor in tensors if not _is_last(tensor)]
 
 
 def _padded(maps: Tensor) -> int:
-    """Bytes of maps [b, channel, …] or weights in the layout of a convolution."""
+    """Count the bytes of maps [b, channel, …] or weights in the layout of a convolution."""
     channels = max(1, maps.shape[1])
     return maps.nbytes // channels * (-(-channels // CHANNELS) * CHANNELS)

@@ -22,7 +22,8 @@ from torchcaps.train.start import initial_model
 def open_latest(
     path: str | os.PathLike[str], *, root: Root | None = None, model: Own = None
 ) -> Trained:
-    """`open_trained`, which takes a run that was stopped too: with the weights of its last state.
+    """Open a network as `open_trained` does, and a run that was stopped too: with the weights of
+    its last state.
 
     root: where the data of the run lies, if not where it lay when the run began.
     """
@@ -43,7 +44,7 @@ def open_latest(
 
 
 def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tuple[nn.Module, str]:
-    """The last weights a run has, and of when they are: "after epoch 2 of 3"."""
+    """Load the last weights a run has, and of when they are: "after epoch 2 of 3"."""
     if run.is_done:
         return load_network(run.model_file, model=own), "after training"
     if recipe.model == OWN:
@@ -70,7 +71,8 @@ def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tupl
 
 
 def _when(state: dict[str, Any]) -> str:
-    """A state is saved at the end of an epoch, and within one that is cut short or long."""
+    """Say when a state was saved: at the end of an epoch, and within one that is cut short or
+    long."""
     progress = state.get("loops", {}).get("fit_loop", {}).get("epoch_loop.batch_progress", {})
     word = "after" if progress.get("is_last_batch", True) else "within"
     return f"{word} epoch {state['epoch'] + 1}"

@@ -92,8 +92,8 @@ def check_names(names: Sequence[str]) -> None:
 def measured_by(
     names: Sequence[str], model: nn.Module, *, levels: Levels | None = None
 ) -> dict[str, Measurement]:
-    """A fresh measurement of a network for each name; where its couplings are on a grid, keys are
-    counted on that of the last layer."""
+    """Make a fresh measurement of a network for each name; where its couplings are on a grid, keys
+    are counted on that of the last layer."""
     check_names(names)
     if levels is not None and "causal-use" in names:
         raise TorchcapsError(
@@ -116,13 +116,13 @@ def measured_by(
 
 
 def _there(model: nn.Module, network: Network) -> Network:
-    """The network, with pixels brought to its device."""
+    """Give the network, with pixels brought to its device."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     return lambda pixels: network(pixels.to(device))
 
 
 def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
-    """How each image shows each part, int [n, parts]; None where no measurement asks for it."""
+    """Say how each image shows each part, int [n, parts]; None where no measurement asks for it."""
     asking = [name for name in names if name in OF_PARTS]
     if not asking:
         return None
@@ -142,14 +142,14 @@ def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
 
 
 def with_parts(batch: Batch, parts: Tensor | None, index: Tensor) -> Batch | Shown:
-    """The batch of the images `index`, with what `parts_shown` says of them."""
+    """Give the batch of the images `index`, with what `parts_shown` says of them."""
     return batch if parts is None else Shown(batch.pixels, batch.labels, parts[index])
 
 
 def seen_through(
     model: nn.Module, *, levels: Levels | None = None, names: Sequence[str] = ()
 ) -> Callable[[Tensor], Output]:
-    """The network as a function of pixels, which keeps what the measurements ask for, with its
+    """Make the network a function of pixels, which keeps what the measurements ask for, with its
     couplings on a grid of `levels`."""
     asked: dict[str, Any] = {}
     if names:
@@ -160,7 +160,7 @@ def seen_through(
 
 
 def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
-    """A function on couplings that moves them to the grid, or one for each routed layer."""
+    """Make a function on couplings that moves them to the grid, or one for each routed layer."""
     network = model.module if isinstance(model, OwnNetwork) else model
     taken = inspect.signature(network.forward).parameters
     if "couple" not in taken and all(p.kind is not p.VAR_KEYWORD for p in taken.values()):
@@ -188,7 +188,7 @@ def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
 
 
 def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[str]:
-    """The names of the routed layers from below; none where nobody says what images it takes."""
+    """Name the routed layers from below; none where nobody says what images it takes."""
     network = as_network(model)
     layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
     if isinstance(layers, nn.ModuleDict):
@@ -209,5 +209,5 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
 
 
 def in_words(levels: Levels) -> str:
-    """11, or 11 and 6."""
+    """Say levels as 11, or 11 and 6."""
     return str(levels) if isinstance(levels, int) else " and ".join(map(str, levels))

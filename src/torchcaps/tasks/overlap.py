@@ -20,13 +20,13 @@ NEVER_COMPARED = ("affnist",)
 
 
 def in_training(training: Images, others: Images) -> Tensor:
-    """Which of the others are there among the training images, pixel for pixel: bool [n]."""
+    """Mark which of the others are there among the training images, pixel for pixel: bool [n]."""
     known = set(marks(training))
     return torch.tensor([mark in known for mark in marks(others)])
 
 
 def marks(images: Images) -> list[bytes]:
-    """A mark of each image, the same for the same pixels."""
+    """Make a mark of each image, the same for the same pixels."""
     found = []
     with progress("looking for images that are there twice", len(images)) as advance:
         for index in torch.arange(len(images)).split(MANY):
@@ -39,8 +39,8 @@ def marks(images: Images) -> list[bytes]:
 def seen_by(
     trained: Trained, images: Images, split: str, data: str | None, root: Path | None
 ) -> Tensor | None:
-    """Which images are training images of the same set too: of test images whether or not the run
-    has had these. None where that is not looked at."""
+    """Mark which images are training images of the same set too: of test images whether or not the
+    run has had these. None where that is not looked at."""
     if trained.source(data) in NEVER_COMPARED:
         return None
     try:

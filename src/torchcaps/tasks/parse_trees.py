@@ -29,7 +29,7 @@ class MeasureTrees:
             self._seen = True
 
     def result(self, model: nn.Module, class_names: Sequence[str], label: str) -> Trees | None:
-        """What was counted, with two pictures."""
+        """Give what was counted, with two pictures."""
         if not self._seen:
             return None
         keys, couplings = self._keys.result(), self._couplings.result()

@@ -38,7 +38,7 @@ class Perturbed:
     ranges: tuple[float, ...]  # by component, mean absolute change a pixel
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         return asdict(self)
 
     def text(self) -> str:
@@ -104,7 +104,7 @@ def perturb(
 
 @torch.no_grad()
 def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
-    """What a network draws of one image's class capsules as components of one of them move.
+    """Decode one image's class capsules as components of one of them move.
 
     Arguments:
         model: with a decoder, in evaluation mode.
@@ -125,7 +125,7 @@ def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
 
 
 def _shown(test: Images, image: int) -> tuple[Tensor, str]:
-    """Its pixels [1, c, h, w], and the name of its class."""
+    """Give its pixels [1, c, h, w], and the name of its class."""
     if not 0 <= image < len(test):
         raise TorchcapsError(
             f"--image must be one of the {len(test)} test images, 0 to {len(test) - 1}, but is "
@@ -138,8 +138,8 @@ def _shown(test: Images, image: int) -> tuple[Tensor, str]:
 
 @torch.no_grad()
 def _classes(model: nn.Module, pixels: Tensor, network: Path) -> tuple[Capsules, int]:
-    """The class capsules of one image, and which of them is predicted: the one with the highest
-    score, which need not be the longest."""
+    """Find the class capsules of one image, and which of them is predicted: the one with the
+    highest score, which need not be the longest."""
     if getattr(model, "decoder", None) is None:
         raise TorchcapsError(
             f"the network of {network} has no decoder, so it draws nothing; train one on it, with "

@@ -49,11 +49,11 @@ class Prediction:
 
     @property
     def meaning(self) -> str:
-        """What the scores are, in a sentence."""
+        """Say what the scores are."""
         return MEANING[self.scores_are]
 
     def numbers(self) -> dict[str, Any]:
-        """Everything known, as JSON can hold it; lists stand in the order of `classes`."""
+        """Give everything known, as JSON can hold it; lists stand in the order of `classes`."""
         return {
             "path": str(self.path),
             "class": self.class_names[self.winner],
@@ -65,7 +65,7 @@ class Prediction:
         }
 
     def text(self) -> str:
-        """One line for people."""
+        """Write one line for people."""
         # By scores: of two that are far out both probabilities round to one.
         first, *rest = self.scores.topk(min(2, len(self.scores))).indices.tolist()
         then = "".join(
@@ -162,7 +162,7 @@ def _prediction(
 
 
 def _frame(trained: Trained) -> tuple[int, int]:
-    """The (height, width) that a picture has to have; a network trained on windows of larger
+    """Say the (height, width) that a picture has to have; a network trained on windows of larger
     images sees the one in the middle."""
     size, crop = trained.run.shown if trained.run else (None, None)
     return trained.image[1:] if size is None or crop is None else size
@@ -173,7 +173,7 @@ def _inverted(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
 
 
 def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
-    """Moved to its centre of brightness; what comes in at the rim is black."""
+    """Move a picture to its centre of brightness; what comes in at the rim is black."""
     light = pixels.double().sum(0)  # [h, w]
     if not light.any():
         return pixels, notes
@@ -189,13 +189,13 @@ def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
 
 
 def _way(pixels: int, forward: str, back: str) -> str:
-    """So many pixels one way or the other, in words."""
+    """Say so many pixels one way or the other, in words."""
     many = "pixel" if abs(pixels) == 1 else "pixels"
     return f"{abs(pixels)} {many} {forward if pixels >= 0 else back}"
 
 
 def _window(size: tuple[int, int], frame: tuple[int, int]) -> tuple[int, int]:
-    """The largest part of a picture, (height, width), that has the proportions of a frame."""
+    """Find the largest part of a picture, (height, width), that has the proportions of a frame."""
     scale = min(size[0] / frame[0], size[1] / frame[1])
     return max(1, round(frame[0] * scale)), max(1, round(frame[1] * scale))
 
@@ -208,7 +208,7 @@ def _read(
     resize: bool,
     crop: bool,
 ) -> tuple[Tensor, Notes]:
-    """The pixels [c, h, w] in [0, 1] that a network takes, and what was done to have them."""
+    """Read the pixels [c, h, w] in [0, 1] that a network takes, and what was done to have them."""
     if not picture.exists():
         raise TorchcapsError(f"there is no picture {picture}; is the path right?")
     if picture.is_dir():
@@ -252,7 +252,8 @@ def _read(
 
 
 def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
-    """A sentence about a picture that is far brighter or darker than any the network was shown."""
+    """Write a sentence about a picture that is far brighter or darker than any the network was
+    shown."""
     known = trained.run.result().get("brightness") if trained.run else None
     if not known or not known["std"]:
         return ()
@@ -278,7 +279,7 @@ def _check_drawing(path: Path, count: int) -> None:
 
 
 def _draw(found: Sequence[Prediction], path: Path) -> None:
-    """Every image with its scores, and its reconstruction where there is one."""
+    """Draw every image with its scores, and its reconstruction where there is one."""
     rows = [
         Shown(each.path.name, each.pixels, each.probabilities, each.reconstruction, each.winner)
         for each in found

@@ -17,8 +17,8 @@ from torchcaps.train.folder.digests import write_whole
 
 
 def write_predictions(found: Evaluation, path: str | os.PathLike[str]) -> None:
-    """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
-    or CSV by the ending.
+    """Write one line an image: index, file where it has one, label, predicted, right, scores. JSON
+    lines or CSV by the ending.
 
     Scores stand in the order of the classes; several classes of one image are joined by +.
 
@@ -38,7 +38,7 @@ def check_path(path: Path) -> None:
 
 
 def _writer(path: Path) -> Callable[[Evaluation], str]:
-    """How to write this file; a sentence when it could not be written."""
+    """Choose how to write this file; a sentence when it could not be written."""
     writers = {".jsonl": _json_lines, ".csv": _csv}
     if path.suffix not in writers:
         raise TorchcapsError(
@@ -77,7 +77,7 @@ def _names(found: Evaluation) -> list[str]:
 
 
 def _in_utf8(name: str) -> str:
-    """Names of files and folders that are no UTF-8 are written with backslashes."""
+    """Write names of files and folders that are no UTF-8 with backslashes."""
     return name.encode(errors="backslashreplace").decode()
 
 

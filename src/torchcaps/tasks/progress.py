@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar; what it gives is called with how much was done since."""
+    """Show a bar; what it gives is called with how much was done since."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}", markup=False),

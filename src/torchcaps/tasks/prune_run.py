@@ -118,7 +118,8 @@ def prune_run(
 
 
 def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
-    """The network that is to be pruned, and its run, which knows where its images come from."""
+    """Open the network that is to be pruned, and its run, which knows where its images come
+    from."""
     trained = open_trained(run)
     if trained.run is None:
         raise TorchcapsError(
@@ -155,7 +156,7 @@ def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
 def _restore(
     run: Run, recipe: Recipe, metrics: list[dict[str, Any]], result: Mapping[str, Any]
 ) -> None:
-    """A finished run whose network nobody has replaced yet."""
+    """Restore a finished run whose network nobody has replaced yet."""
     # It would go on from an epoch that is too many.
     run.state_file.unlink(missing_ok=True)
     run.write(run.recipe_file, recipe.model_dump_json(indent=2))
@@ -164,7 +165,7 @@ def _restore(
 
 
 def _remove(run: Run) -> None:
-    """All that was written of a run; what somebody else put into its folder stays."""
+    """Remove all that was written of a run; what somebody else put into its folder stays."""
     networks = (run.model_file, run.best_file, run.state_file)
     measured = (run.result_file, run.metrics_file, run.environment_file, run.folder / NAME)
     # The recipe last: it is what makes the folder a run.
@@ -176,7 +177,7 @@ def _remove(run: Run) -> None:
 
 
 def _recipe_on(old: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe by which a trained network goes on."""
+    """Make the recipe by which a trained network goes on."""
     first: dict[str, Any] = {"learning_rate": old.learning_rate / SLOWER}
     if old.loss == changes.get("loss", old.loss) == "spread":
         # The margin has grown already.
@@ -185,7 +186,8 @@ def _recipe_on(old: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 
 def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recipe:
-    """The recipe of the run with other fields, and without those that are not to be said again."""
+    """Make the recipe of the run with other fields, and without those that are not to be said
+    again."""
     fields = old.model_dump(exclude_defaults=True)
     for name in fields.copy():
         # A run that was pruned is pruned on from its weights, whichever way it came to them.
@@ -198,7 +200,7 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
 
 
 def _check_can_be_made(trained: Trained, recipe: Recipe) -> None:
-    """A network of one's own is made by its owner: how, its class does not say."""
+    """Refuse a network of one's own, which is made by its owner: how, its class does not say."""
     if recipe.model == OWN:
         assert isinstance(trained.model.config, dict)
         needed = trained.model.config["class"]
@@ -211,7 +213,8 @@ def _check_can_be_made(trained: Trained, recipe: Recipe) -> None:
 
 
 def _check_never_pruned(run: Path, recipe: Recipe) -> None:
-    """A masked run is what its recipe would have given, and a recipe says one way to prune."""
+    """Refuse a pruned run: a masked one is what its recipe would have given, and a recipe says one
+    way to prune."""
     if recipe.prune is not None:
         raise TorchcapsError(
             f"{run} was pruned before, by {recipe.prune}, and no recipe says both: mask a run that "
@@ -220,7 +223,7 @@ def _check_never_pruned(run: Path, recipe: Recipe) -> None:
 
 
 def _check_further(trained: Trained, recipe: Recipe) -> None:
-    """What was pruned before stays so, and less than that cannot be reached."""
+    """Refuse less than was pruned before, which stays so."""
     to = recipe.prune_to[-1] if isinstance(recipe.prune_to, tuple) else recipe.prune_to
     if to is None:
         return
@@ -237,7 +240,7 @@ def _check_further(trained: Trained, recipe: Recipe) -> None:
 
 
 def _check_idle(fields: Mapping[str, Any]) -> None:
-    """Masks are put on a network whose training is over: nothing of training is of use."""
+    """Refuse fields of training, which is over where masks are put on a network."""
     for name, value in fields.items():
         if name not in OF_MASKS and value is not None:
             raise TorchcapsError(
@@ -255,7 +258,7 @@ def _check_leaves_some(model: nn.Module, recipe: Recipe) -> None:
 
 
 def _check_network(old: Recipe, new: Recipe) -> None:
-    """Other images than these, or weights of another network, would be no pruned form of it."""
+    """Refuse other images and weights of another network, which would be no pruned form of it."""
     for name in OF_NETWORK_AND_IMAGES:
         before, now = getattr(old, name), getattr(new, name)
         if now != before:
@@ -266,7 +269,7 @@ def _check_network(old: Recipe, new: Recipe) -> None:
 
 
 def _check_held_out(old: Recipe, new: Recipe) -> None:
-    """Images that the network was trained on are not to be held out from it now."""
+    """Refuse to hold out images that the network was trained on."""
     for name in OF_HELD_OUT if new.validation_share else ():
         before, now = getattr(old, name), getattr(new, name)
         if now != before:
@@ -285,7 +288,7 @@ def _check_images(trained: Trained, root: Root | None) -> None:
 
 
 def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | None) -> Run:
-    """The run as it would be, had its recipe masked the network at its end."""
+    """Write the run as it would be, had its recipe masked the network at its end."""
     assert isinstance(recipe.prune_to, float)
     new = Run(out)
     if new.is_finished(recipe):

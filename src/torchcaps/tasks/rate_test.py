@@ -45,11 +45,11 @@ class RateTest:
     suggested: float | None
 
     def numbers(self) -> dict[str, Any]:
-        """Everything measured, as JSON can hold it."""
+        """Give everything measured, as JSON can hold it."""
         return asdict(self)
 
     def text(self) -> str:
-        """The finding for people."""
+        """Say the finding for people."""
         seen = f"{len(self.rates)} steps at learning rates from {self.rates[0]:.1g} to "
         seen += f"{self.rates[-1]:.1g}"
         if self.suggested is None:
@@ -130,7 +130,8 @@ def rate_test(
 def _images(
     recipe: Recipe, root: Path | None, own: Images | None, model: nn.Module | None
 ) -> Images:
-    """Those that training would see; what the recipe and the call say must fit together."""
+    """Load the images that training would see; what the recipe and the call say must fit
+    together."""
     check_own(recipe, model)
     if isinstance(own, tuple):
         raise TorchcapsError(
@@ -165,8 +166,8 @@ def check_of_use(fields: Iterable[str]) -> None:
 
 
 def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """The rate at which losses fall fastest against its logarithm, over a tenth of them at once;
-    None where they fall nowhere."""
+    """Find the rate at which losses fall fastest against its logarithm, over a tenth of them at
+    once; None where they fall nowhere."""
     reach = max(1, len(rates) // 10)
     slopes = [
         (losses[k + reach] - losses[k]) / math.log(rates[k + reach] / rates[k])
@@ -207,8 +208,8 @@ def _again_and_again(batches: Batches) -> Any:
 
 
 def _smoothed(losses: Sequence[float]) -> list[float]:
-    """A mean in which a loss counts 0.9 of what its neighbour does, before and after: one of those
-    before alone would come late, and name too high a rate."""
+    """Take a mean in which a loss counts 0.9 of what its neighbour does, before and after: one of
+    those before alone would come late, and name too high a rate."""
     before, after = _sums(losses), _sums(losses[::-1])[::-1]
     return [
         (left[0] + right[0] - loss) / (left[1] + right[1] - 1)
@@ -217,7 +218,7 @@ def _smoothed(losses: Sequence[float]) -> list[float]:
 
 
 def _sums(losses: Sequence[float]) -> list[tuple[float, float]]:
-    """Up to each loss the sum of all, and that of their weights."""
+    """Sum all up to each loss, and that of their weights."""
     found, total, weight = [], 0.0, 0.0
     for loss in losses:
         total, weight = NEIGHBOUR * total + loss, NEIGHBOUR * weight + 1

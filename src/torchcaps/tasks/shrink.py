@@ -65,7 +65,7 @@ class Shrunk:
     after: Size
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         return asdict(self)
 
     def text(self) -> str:
@@ -212,7 +212,8 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
 
 
 def _seen(model: nn.Module, batches: Sequence[Tensor], *, dead: bool, channels: bool) -> Silent:
-    """What is silent on images; with `dead` what is dead too, without `channels` capsules alone."""
+    """Find what is silent on images; with `dead` what is dead too, without `channels` capsules
+    alone."""
     device = next(model.parameters()).device
     with progress("looking for silent parts", sum(map(len, batches))) as advance:
         seen = silent(model, (_told(batch.to(device), advance) for batch in batches))
@@ -225,7 +226,7 @@ def _seen(model: nn.Module, batches: Sequence[Tensor], *, dead: bool, channels: 
 
 @torch.no_grad()
 def _take_as_silent(seen: Silent, model: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Children of a layer that `MeasureActivity` would call dead."""
+    """Count as silent the children of a layer that `MeasureActivity` would call dead."""
     moments: dict[str, Moments] = {}
     for images in batches:
         for layer in model(images, keep="last").trace:
@@ -241,7 +242,7 @@ def _told(batch: Tensor, advance: Any) -> Tensor:
 
 
 def _parts(model: nn.Module) -> dict[str, int]:
-    """How many channels, types and capsules there are."""
+    """Count how many channels, types and capsules there are."""
     counts: dict[str, int] = {}
     with suppress(TorchcapsError):  # a trunk that is no chain keeps its channels
         for run in runs(model):
@@ -261,7 +262,8 @@ def _parts(model: nn.Module) -> dict[str, int]:
 
 @torch.no_grad()
 def _zero_blocks(model: nn.Module, pixels: Tensor) -> dict[str, float]:
-    """What unstructured pruning left to take out; of layers whose children share no weights."""
+    """Measure what unstructured pruning left to take out; of layers whose children share no
+    weights."""
     found = MeasureZeroVotes()
     with suppress(TorchcapsError):  # no layer has such weights
         found.add(model(pixels, keep="last").trace)
@@ -271,7 +273,7 @@ def _zero_blocks(model: nn.Module, pixels: Tensor) -> dict[str, float]:
 
 @torch.no_grad()
 def _times(old: nn.Module, new: nn.Module, pixels: Tensor) -> tuple[list[float], list[float]]:
-    """Median milliseconds an image in a batch and alone, of both networks in turns."""
+    """Take the median milliseconds an image in a batch and alone, of both networks in turns."""
     found: dict[tuple[int, int], list[float]] = {}
     for _ in range(ROUNDS + 1):
         for which, model in enumerate((old, new)):

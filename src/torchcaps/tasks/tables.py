@@ -12,7 +12,7 @@ MOST_TOLD = 20
 
 
 def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str]:
-    """What a measurement found: what is of all images first, then its tables.
+    """Say what a measurement found: what is of all images first, then its tables.
 
     Arguments:
         result: of any measurement.
@@ -45,7 +45,7 @@ def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> dict[str, list[str]]:
-    """The cells of each column that is told of some row, by its heading."""
+    """Make the cells of each column that is told of some row, by its heading."""
     columns = {}
     for name in rows[0] if rows else ():
         if any(_is_told(name, row[name]) for row in rows):
@@ -59,7 +59,8 @@ def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> d
 
 
 def aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Rows of text under their headings; names and lists begin at the left, numbers end right."""
+    """Align rows of text under their headings; names and lists begin at the left, numbers end
+    right."""
     made = []
     for name, cells in columns.items():
         wide = max(map(len, [name, *cells]))
@@ -72,7 +73,7 @@ def aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _explained(
     margin: str, explained: Mapping[str, tuple[str, str]], values: Mapping[str, str]
 ) -> Iterator[str]:
-    """What numbers say, one a line, behind them where there are any."""
+    """Explain numbers, one a line, behind them where there are any."""
     known = {name: value for name, value in values.items() if name in explained}
     names, cells = (max(map(len, each), default=0) for each in (known, known.values()))
     for name, value in known.items():
@@ -82,7 +83,8 @@ def _explained(
 
 
 def _is_told(name: str, value: Any) -> bool:
-    """Numbers and names, intervals, and lists of whole numbers: the bins of a histogram."""
+    """Say whether a value is told: numbers and names, intervals, and lists of whole numbers: the
+    bins of a histogram."""
     if isinstance(value, list):
         whole = bool(value) and all(type(each) is int for each in value)
         return whole or (name.endswith("interval") and len(value) == 2)

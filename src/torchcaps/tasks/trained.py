@@ -47,7 +47,7 @@ class Trained:
 
     @property
     def kept(self) -> str | None:
-        """Of which epoch the weights are, where those of the best were kept."""
+        """Say of which epoch the weights are, where those of the best were kept."""
         return None if self.run is None or self.stopped is not None else self.run.kept
 
     @property
@@ -56,7 +56,7 @@ class Trained:
 
     @property
     def image(self) -> tuple[int, int, int]:
-        """(channels, height, width)"""
+        """Give (channels, height, width)"""
         config = self.model.config
         assert isinstance(config, dict)
         if config["image"] is None:
@@ -70,12 +70,13 @@ class Trained:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """What a run wrote down of its data; a saved network knows the number of classes alone."""
+        """Read what a run wrote down of its data; a saved network knows the number of classes
+        alone."""
         names = self.run.result().get("class_names") if self.run else None
         return None if names is None else tuple(names)
 
     def images(self, split: str, *, data: str | None = None, root: Root | None = None) -> Images:
-        """Images to show to the network: of its own data, or of those named."""
+        """Choose images to show to the network: of its own data, or of those named."""
         if split not in SPLITS:
             raise TorchcapsError(f"split={short(split)} is unknown; {nearest(split, SPLITS)}.")
         own = self.run.recipe.data if self.run else None
@@ -110,7 +111,8 @@ class Trained:
         return held
 
     def source(self, data: str | None = None, *, split: str = "train") -> str:
-        """The data set that is named, or that of the run, which may be tested on another one."""
+        """Say which data set is named, or that of the run, which may be tested on another
+        one."""
         if data is not None:
             return data
         if self.run is None:
@@ -124,7 +126,7 @@ class Trained:
     def images_now(
         self, split: Literal["train", "test"], *, data: str | None = None, root: Root | None = None
     ) -> Images:
-        """A whole split as it is now, with nothing held out."""
+        """Load a whole split as it is now, with nothing held out."""
         source = self.source(data, split=split)
         is_own = self.run is not None and source == self.source(split=split)
         root = self._root(source, split, root)
@@ -145,7 +147,7 @@ class Trained:
         return windows(images, size=size, crop=crop)
 
     def _root(self, source: str, split: str, root: Root | None) -> Root | None:
-        """Where a data set lies: as named, or where that of the run does."""
+        """Say where a data set lies: as named, or where that of the run does."""
         if self.run is None:
             return root
         if source == self.source(split=split):
@@ -155,7 +157,7 @@ class Trained:
     def told_of_groups(
         self, *, data: str | None = None, root: Root | None = None
     ) -> tuple[str | None, Suggested | None]:
-        """How groups of a folder's pictures are parted, or, where nobody said which there are,
+        """Say how groups of a folder's pictures are parted, or, where nobody said which there are,
         those that names suggest; of other data nothing."""
         source = self.source(data, split="test")
         home = self._root(source, "test", root)
@@ -190,7 +192,7 @@ class Trained:
 
 
 def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
-    """The network of a finished run, or of a file, on the accelerator where there is one.
+    """Open the network of a finished run, or of a file, on the accelerator where there is one.
 
     model: the class of a network of one's own, or a module of it.
     """
@@ -216,7 +218,7 @@ def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
 
 
 def to_accelerator(network: nn.Module) -> nn.Module:
-    """A network on the GPU, where there is one."""
+    """Move a network to the GPU, where there is one."""
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -44,7 +44,7 @@ class Examination:
     findings: tuple[Diagnosis, ...]
 
     def numbers(self) -> dict[str, Any]:
-        """The findings, as JSON can hold them."""
+        """Give the findings, as JSON can hold them."""
         return {
             "subject": self.subject,
             "classes": dict(self.classes),
@@ -52,7 +52,7 @@ class Examination:
         }
 
     def text(self) -> str:
-        """The findings for people, and what to read first."""
+        """Say the findings for people, and what to read first."""
         shown = f"The network is shown some of them ({counts_in_words(self.classes)})."
         lines = [self.subject, *textwrap.wrap(shown, COLUMNS), ""]
         wide = max(len(each.check) for each in self.findings)

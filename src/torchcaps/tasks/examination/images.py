@@ -24,7 +24,8 @@ UNEVEN = 5
 def examine_images(
     recipe: Recipe, training: Images, load_test: Callable[[], Images]
 ) -> list[Diagnosis]:
-    """`load_test` reads the test images, which may fail: better now than after training."""
+    """Examine pixels, classes and images held out; `load_test` reads the test images, which may
+    fail: better now than after training."""
     pixels = training.batch(sample_of(training, PIXELS_OF)).pixels
     labels = training.batch(sample_of(training, LABELS_OF)).labels
     return [
@@ -143,7 +144,7 @@ def _test(training: Images, load_test: Callable[[], Images], known: set[bytes] |
 
 
 def _compared(check: str, found: list[bytes], known: set[bytes], mend: str) -> Diagnosis:
-    """How many of the images, by their marks, are known to be training images."""
+    """Say how many of the images, by their marks, are known to be training images."""
     seen = sum(mark in known for mark in found)
     numbers = {"images": len(found), "in_training": seen}
     if seen:
@@ -158,7 +159,7 @@ def _compared(check: str, found: list[bytes], known: set[bytes], mend: str) -> D
 
 
 def examine_groups(recipe: Recipe, root: Path | None) -> list[Diagnosis]:
-    """Of a folder of pictures, how its groups are parted; of none where names suggest none."""
+    """Say how the groups of a folder of pictures are parted; nothing where names suggest none."""
     if recipe.data != "folder" or root is None:
         return []
     try:

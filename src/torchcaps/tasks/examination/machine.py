@@ -63,7 +63,7 @@ def _compiler() -> Diagnosis:
 
 
 def examine_memory(weights: int, activations: int, *, batch_size: int) -> Diagnosis:
-    """Bytes of the weights, and of what one training step keeps for its backward pass."""
+    """Judge the bytes of the weights, and of what one training step keeps for its backward pass."""
     needed = COPIES * weights + activations
     numbers = {"weights": weights, "activations": activations, "free": _free()}
     text = (
@@ -91,7 +91,7 @@ def examine_memory(weights: int, activations: int, *, batch_size: int) -> Diagno
 
 
 def _free() -> int | None:
-    """Bytes that may be had, on the accelerator where there is one."""
+    """Count the bytes that may be had, on the accelerator where there is one."""
     if torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[0])
     about = Path("/proc/meminfo")

@@ -54,7 +54,7 @@ def examine_network(
     trained: bool,
     seconds: float,
 ) -> list[Diagnosis]:
-    """The model is left as it was. `seconds` limits the overfit."""
+    """Examine a model, which is left as it was. `seconds` limits the overfit."""
     try:
         finite, out = _finite(model, recipe, batch)
         if out is None:
@@ -71,7 +71,7 @@ def examine_network(
 
 
 def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, Output | None]:
-    """The first value that is not finite, by the name of its layer; the output if all are."""
+    """Find the first value that is not finite, by the name of its layer; the output if all are."""
     remedy = (
         "a smaller learning rate, from before it happened, usually mends it"
         if recipe.precision == "float32"
@@ -198,7 +198,7 @@ def _scores(out: Output, trained: bool) -> Diagnosis:
 
 
 def _answers(named: Tensor, class_names: Sequence[str]) -> list[Diagnosis]:
-    """Nothing, unless one answer is given to all images; `named` is bool [images, classes]."""
+    """Say whether one answer is given to all images; `named` is bool [images, classes]."""
     said = constant_answer(named.sum(0), len(named), class_names)
     if said is None:
         return []
@@ -209,7 +209,7 @@ def _answers(named: Tensor, class_names: Sequence[str]) -> list[Diagnosis]:
 
 
 def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Diagnosis]:
-    """Root mean square of the gradient in every module that owns weights; and memory."""
+    """Take the root mean square of the gradient in every module that owns weights; and memory."""
     model = copy.deepcopy(model).train()
     own = {each.data_ptr() for each in model.parameters()}
     kept: dict[int, int] = {}
@@ -343,7 +343,8 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
 
 
 def _tree(routed: Trace) -> Sentence:
-    """In the words of `torchcaps dissect`, where it can look: not through windows."""
+    """Judge the tree in the words of `torchcaps dissect`, where it can look: not through
+    windows."""
     if all(layer.window is None for layer in routed):
         return about_tree(routing_dynamics(routed))
     spread = [float(last_coupling(layer).float().std(0, correction=0).mean()) for layer in routed]

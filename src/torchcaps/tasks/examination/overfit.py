@@ -71,7 +71,7 @@ def _learn_by_heart(
 def overfit(
     model: nn.Module, recipe: Recipe, batch: Batch, *, judged_by: JudgedBy, seconds: float
 ) -> Diagnosis:
-    """A network that can learn at all can learn a few images by heart."""
+    """Let it learn a few images by heart, as any network can that learns at all."""
     lesson = _learn_by_heart(model, recipe, batch, judged_by, seconds)
     first, last, steps = lesson.losses[0], lesson.losses[-1], len(lesson.losses) - 1
     numbers = {
