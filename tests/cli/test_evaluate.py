@@ -51,7 +51,7 @@ def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
             ["{run}", "--quantise", "11,6"],
             "one for each of the 4 routed layers hidden_2, hidden_3,",
         ),
-        (["{run}", "--measure", "dynamcs"], "measurement 'dynamcs' is unknown; did you mean 'dyn"),
+        (["{run}", "--measure", "dynamcs"], "measurement='dynamcs' is unknown; did you mean 'dyn"),
         (
             ["{run}", "--measure", "dynamics", "activity"],
             "got unexpected extra argument(s) (activity); repeat --measure or write commas: ",

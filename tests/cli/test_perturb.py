@@ -93,8 +93,8 @@ def test_a_convnet_has_no_class_capsule_to_move(call, tmp_path):
     ("words", "sentence"),
     [
         ([], "has no decoder, so it draws nothing; train one on it, with --init-from"),
-        (["--image", "12"], "--image must be one of the 12 test images, 0 to 11, but is 12."),
-        (["--image", "-1"], "--image must be one of the 12 test images, 0 to 11, but is -1."),
+        (["--image", "12"], "--image must be one of the 12 images, 0 to 11, but is 12."),
+        (["--image", "-1"], "--image must be one of the 12 images, 0 to 11, but is -1."),
         (["--picture", "grid.txt"], "the picture must end in .svg or .png, but is grid.txt."),
     ],
 )

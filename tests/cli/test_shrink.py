@@ -190,20 +190,20 @@ def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):
         (["{pruned}", "--out", "a.safetensors"], "which does not know its data; name it with"),
         (
             ["{pruned}", "--data", "tiny", "--silent", "-1", "--out", "a.safetensors"],
-            "no capsule is shorter than 0, so a limit of -1 takes nothing out; give a length",
+            "below must be a finite number from 0 up, but came as -1.0; it is a length, such as "
+            "--silent 0.01 on the command line.",
         ),
         (
             ["{pruned}", "--data", "tiny", "--silent", "nan", "--out", "a.safetensors"],
-            "no capsule is shorter than 0, so a limit of nan takes nothing out; give a length",
+            "below must be a finite number from 0 up, but came as nan; it is a length",
         ),
         (
             ["{pruned}", "--data", "tiny", "--silent", "inf", "--out", "a.safetensors"],
-            "every capsule is shorter than inf, so a limit of that takes out all that can go; give "
-            "a length that is finite, for example 0.01.",
+            "below must be a finite number from 0 up, but came as inf; it is a length",
         ),
         (
             ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],
-            "images to look at must be 1 or more, but came as 0.",
+            "images must be a whole number from 1, but came as 0; so many are looked at.",
         ),
         (
             ["{pruned}", "--data", "tiny", "--images", "20", "--out", "a.safetensors"],

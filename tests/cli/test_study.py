@@ -284,7 +284,10 @@ def test_pages_are_not_written_without_records(call, tmp_path, readme):
         (["status", "peer2022", 1, "--by", "size"], "--by must be table or cost, but is 'size'."),
         (["run", "none.toml"], "there is no study at none.toml; is the path right?"),
         (["run", "peer2022", 1, "--time-budget", "soon"], "--time-budget must be hours, minutes"),
-        (["run", "peer2022", 1, "--jobs", 0], "--jobs must be 1 or more processes, but is 0."),
+        (
+            ["run", "peer2022", 1, "--jobs", 0],
+            "--jobs must be a whole number of processes from 1",
+        ),
     ],
 )
 def test_bad_words_are_one_sentence(call, tmp_path, monkeypatch, words, sentence):

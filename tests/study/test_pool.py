@@ -38,7 +38,9 @@ def test_bad_settings_are_a_sentence(study, tmp_path):
     def run(**options):
         return lambda: run_study(study(), Settings(tmp_path / "runs", tmp_path / "e", **options))
 
-    assert text_of(run(jobs=0)) == "--jobs must be 1 or more processes, but is 0."
+    assert (
+        text_of(run(jobs=0)) == "--jobs must be a whole number of processes from 1, but came as 0."
+    )
     assert text_of(run(device="gpu")).startswith("--device must be auto, cpu or cuda, but is 'gpu'")
     assert text_of(run(on="rya")) == (
         "--on must be here, ray, ray:HOST:PORT, slurm or slurm:NAME=VALUE,…, but is 'rya'; did you "

@@ -153,21 +153,25 @@ def test_other_networks_start_without_an_alarm(name):
     assert "seconds were not enough to tell" in found["overfit"].text
 
 
+def judged(found, verdict, words):
+    """A finding has this verdict and says so."""
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    json.dumps(found.numbers, allow_nan=False)
+
+
 def test_weights_too_small_let_lengths_vanish(network):
     found = looked_at(scaled(network, 1e-3))
-    assert found["scores"].verdict == "broken"
-    assert "they have vanished" in found["scores"].text
+    judged(found["scores"], "broken", "they have vanished")
     assert found["scores"].numbers["histogram"]["counts"][0] == 320
     assert found["gradients"].verdict != "fine"
-    assert "nothing" in found["gradients"].text
+    judged(found["gradients"], found["gradients"].verdict, "nothing")
     assert found["capsules"].verdict == "look"
 
 
 def test_weights_too_large_saturate_lengths(network):
-    found = looked_at(scaled(network, 1e3))
-    assert found["scores"].verdict == "broken"
-    assert "are saturated near one" in found["scores"].text
-    assert found["scores"].numbers["share_near_one"] > 0.4
+    found = looked_at(scaled(network, 1e3))["scores"]
+    judged(found, "broken", "are saturated near one")
+    assert found.numbers["share_near_one"] > 0.4
     # One of ten classes would be right.
     trained = looked_at(scaled(network, 0.01), trained=True)["scores"]
     assert (trained.verdict, trained.numbers["share_near_one"] > 0.6) == ("look", True)
@@ -178,38 +182,41 @@ def test_logits_too_large_are_told():
     model = initial_model(recipe, tiny("train"))
     with torch.no_grad():
         model.head.weight.mul_(1e4)
-    found = looked_at(model, recipe=recipe)
-    assert found["scores"].verdict == "look"
-    assert "so far apart that their probabilities are 0 or 1" in found["scores"].text
+    found = looked_at(model, recipe=recipe)["scores"]
+    judged(found, "look", "so far apart that their probabilities are 0 or 1")
 
 
 def test_scores_that_do_not_depend_on_the_image_are_told(network):
     with torch.no_grad():
         network.backbone[0].weight.zero_()
         network.backbone[0].bias.fill_(0.5)
-    found = looked_at(network)["scores"]
-    assert found.verdict == "look"
-    assert "they hardly depend on the image" in found.text
+    judged(looked_at(network)["scores"], "look", "they hardly depend on the image")
 
 
-def test_a_weight_that_is_not_finite_is_named_and_ends_the_examination(network):
+@pytest.mark.parametrize(
+    ("weights", "culprit", "words"),
+    [
+        (
+            {"layers.hidden_3.weight": (0, torch.nan)},
+            "layers.hidden_3.weight",
+            "layers.hidden_3.weight holds NaN or infinity, in 1 of ",
+        ),
+        (
+            {"backbone.2.weight": (slice(None), 1e38), "backbone.0.weight": (slice(None), 1.0)},
+            "backbone.2",
+            "the output of backbone.2 is not, the first to be so",
+        ),
+    ],
+)
+def test_what_is_not_finite_is_named_and_ends_the_examination(network, weights, culprit, words):
+    parameters = dict(network.named_parameters())
     with torch.no_grad():
-        network.layers["hidden_3"].weight[0, 0, 0, 0] = torch.nan
+        for name, (place, value) in weights.items():
+            parameters[name].view(-1)[place] = value
     found = looked_at(network)
     assert list(found) == ["finite"]
-    assert found["finite"].verdict == "broken"
-    assert found["finite"].numbers["first"] == "layers.hidden_3.weight"
-    assert found["finite"].text.startswith("layers.hidden_3.weight holds NaN or infinity, in 1 of ")
-
-
-def test_the_first_layer_whose_output_is_not_finite_is_named(network):
-    with torch.no_grad():
-        network.backbone[2].weight.fill_(1e38)
-        network.backbone[0].weight.fill_(1.0)
-    found = looked_at(network)
-    assert list(found) == ["finite"]
-    assert found["finite"].numbers["first"] == "backbone.2"
-    assert "the output of backbone.2 is not, the first to be so" in found["finite"].text
+    judged(found["finite"], "broken", words)
+    assert found["finite"].numbers["first"] == culprit
 
 
 class Rooted(nn.Module):
@@ -235,34 +242,32 @@ class DeepRooted(Rooted):
         return Output(self.above((0 * below).square().sqrt()), "logits")
 
 
-@pytest.mark.parametrize("model", [Rooted, DeepRooted])
-def test_the_first_gradient_that_is_not_finite_is_named(model):
+class Cut(Rooted):
+    def forward(self, image, target=None, *, keep="none"):
+        return Output(self.above(self.below(image.flatten(1)).detach()), "logits")
+
+
+class Steep(Rooted):
+    def forward(self, image, target=None, *, keep="none"):
+        return Output(1e6 * self.above(self.below(image.flatten(1))), "logits")
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "words"),
+    [
+        (Rooted, "broken", "the gradient of below is not finite, the first on the way down"),
+        (DeepRooted, "broken", "the gradient of below is not finite, the first on the way down"),
+        (Cut, "broken", "nothing arrives at below (1 of 2 parts)"),
+        (Steep, "look", "so steep that steps overshoot"),
+    ],
+)
+def test_the_first_gradient_that_is_wrong_is_named(model, verdict, words):
     found = looked_at(model())
     assert found["finite"].verdict == "fine"
-    assert found["gradients"].verdict == "broken"
-    assert found["gradients"].numbers["first"] == "below"
-    assert found["gradients"].numbers["root_mean_square"]["below"] is None
-    json.dumps(found["gradients"].numbers, allow_nan=False)
-
-
-def test_a_layer_without_gradient_is_named(network):
-    class Cut(Rooted):
-        def forward(self, image, target=None, *, keep="none"):
-            return Output(self.above(self.below(image.flatten(1)).detach()), "logits")
-
-    found = looked_at(Cut())["gradients"]
-    assert found.verdict == "broken"
-    assert "nothing arrives at below (1 of 2 parts)" in found.text
-
-
-def test_a_gradient_too_steep_is_named():
-    class Steep(Rooted):
-        def forward(self, image, target=None, *, keep="none"):
-            return Output(1e6 * self.above(self.below(image.flatten(1))), "logits")
-
-    found = looked_at(Steep())["gradients"]
-    assert found.verdict == "look"
-    assert "so steep that steps overshoot" in found.text
+    judged(found["gradients"], verdict, words)
+    if "not finite" in words:
+        assert found["gradients"].numbers["first"] == "below"
+        assert found["gradients"].numbers["root_mean_square"]["below"] is None
 
 
 @pytest.mark.parametrize(
@@ -281,14 +286,12 @@ def test_dead_capsules_are_counted(network, dead, trained, verdict, words):
         network.layers["hidden_3"].weight[:, :dead].zero_()
     found = looked_at(network, trained=trained)["capsules"]
     assert found.numbers["layers"]["hidden_3"]["dead"] == dead
-    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    judged(found, verdict, words)
 
 
 def test_a_frozen_tree_is_told_after_training_only(network):
     assert looked_at(network)["couplings"].verdict == "fine"
-    found = looked_at(network, trained=True)["couplings"]
-    assert found.verdict == "look"
-    assert "The tree is frozen" in found.text
+    judged(looked_at(network, trained=True)["couplings"], "look", "The tree is frozen")
 
 
 @pytest.mark.parametrize("factor", [1, 3, 10])
@@ -297,15 +300,13 @@ def test_the_tree_is_judged_in_the_words_of_dissect(network, factor):
     dissection = dissect(scaled(network, factor), images, label="")
     tree = about_tree(dissection.dynamics)
     found = looked_at(network, trained=True)["couplings"]
-    assert tree.text in found.text
-    assert found.verdict == ("fine" if tree.is_good else "look")
+    judged(found, "fine" if tree.is_good else "look", tree.text)
 
 
 def test_couplings_that_are_meant_to_be_fixed_are_fine():
     recipe = make_recipe(model="mitterreiter_5x16", data="tiny", options={"routing": "uniform"})
     found = looked_at(initial_model(recipe, tiny("train")), trained=True, recipe=recipe)
-    assert found["couplings"].verdict == "fine"
-    assert "they are fixed, as this routing is" in found["couplings"].text
+    judged(found["couplings"], "fine", "they are fixed, as this routing is")
 
 
 @pytest.mark.parametrize(
@@ -321,8 +322,7 @@ def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
     monkeypatch.setattr("torchcaps.tasks.examination.overfit.STEPS", 20)
     recipe = RECIPE.model_copy(update={"learning_rate": rate})
     found = looked_at(network, recipe=recipe, seconds=500)["overfit"]
-    assert (found.verdict, words in found.text) == (verdict, True), found.text
-    json.dumps(found.numbers, allow_nan=False)
+    judged(found, verdict, words)
 
 
 @pytest.mark.slow
@@ -347,7 +347,7 @@ def test_the_range_of_pixels(pixels, verdict, words):
     x = torch.rand(30, 1, 4, 4)
     x[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
     found = images_found(pixels(x))["pixels"]
-    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    judged(found, verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_the_range_of_pixels(pixels, verdict, words):
 )
 def test_the_balance_of_classes(labels, verdict, words):
     found = images_found(labels=labels)["classes"]
-    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    judged(found, verdict, words)
     assert sum(found.numbers["counts"]) == 30
 
 
@@ -371,23 +371,20 @@ def test_several_objects_an_image_are_counted_each():
     assert found.numbers["counts"] == [10, 20, 20]
 
 
-def test_test_images_that_are_training_images_are_counted():
+def test_test_images_that_are_training_images_are_counted(monkeypatch):
     pixels = torch.rand(30, 1, 4, 4)
     test = Shown(torch.cat([pixels[3:5], torch.rand(4, 1, 4, 4)]), [0, 1, 2] * 2)
     found = images_found(pixels, test=test)["test images"]
-    assert found.verdict == "look"
-    assert found.text.startswith("2 of 6 are among the training images, pixel for pixel")
-
-
-def test_test_images_are_not_looked_for_among_millions(monkeypatch):
+    judged(found, "look", "2 of 6 are among the training images, pixel for pixel")
+    test.class_names = ("a", "b")
+    words = "images (1, 4, 4) of 2 classes, while the training images are (1, 4, 4)"
+    judged(images_found(test=test)["test images"], "broken", words)
+    # They are not looked for among millions.
+    test.class_names = Shown.class_names
     monkeypatch.setattr("torchcaps.tasks.examination.images.MOST_COMPARED", 29)
-    pixels = torch.rand(30, 1, 4, 4)
-    test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
     found = images_found(pixels, test=test)["test images"]
-    assert (found.verdict, found.text) == (
-        "fine",
-        "6; they were not looked for among 30 training images, which would take hours.",
-    )
+    words = "6; they were not looked for among 30 training images, which would take hours."
+    assert (found.verdict, found.text) == ("fine", words)
     assert "in_training" not in found.numbers
 
 
@@ -430,10 +427,8 @@ def test_validation_images_of_their_own_are_fine():
 
 def test_a_share_that_holds_nothing_out_is_told_before_training():
     found = held_out_found(torch.rand(2, 1, 4, 4), torch.rand(3, 1, 4, 4))
-    assert found["validation images"].verdict == "broken"
-    assert found["validation images"].text.startswith(
-        "none can be held out, and training would end with that: share=0.1 of 2 images leaves "
-    )
+    words = "none can be held out, and training would end with that: share=0.1 of 2 images leaves "
+    judged(found["validation images"], "broken", words)
     assert found["test images"].verdict == "fine"
 
 
@@ -475,14 +470,6 @@ def test_a_decoder_that_is_trained_alone_is_judged_by_what_it_draws(
     assert "right" not in overfit.text
 
 
-def test_test_images_of_another_kind_are_told():
-    test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
-    test.class_names = ("a", "b")
-    found = images_found(test=test)["test images"]
-    assert found.verdict == "broken"
-    assert "images (1, 4, 4) of 2 classes, while the training images are (1, 4, 4)" in found.text
-
-
 def test_test_images_that_cannot_be_read_are_told_before_training():
     def missing():
         raise TorchcapsError("there is no test folder.")
@@ -520,14 +507,12 @@ def test_a_trained_network_that_says_one_thing_is_called_constant(network, diffe
         )
 
 
-def test_images_that_a_network_refuses_are_a_finding(network):
-    batch = Batch(torch.full((4, 1, 24, 24), torch.nan), torch.arange(4))
-    names = tiny("train").class_names
-    (found,) = examine_network(
-        network, RECIPE, batch, class_names=names, judged_by="class", trained=False, seconds=0
-    )
-    assert (found.check, found.verdict) == ("network", "broken")
-    assert found.text.startswith("it refuses these images: the images hold NaN")
+def test_images_that_a_network_refuses_are_a_finding(network, monkeypatch):
+    broken = Batch(torch.full((4, 1, 24, 24), torch.nan), torch.arange(4))
+    monkeypatch.setattr(ImageSet, "batch", lambda *_: broken)
+    (found,) = looked_at(network).values()
+    assert found.check == "network"
+    judged(found, "broken", "it refuses these images: the images hold NaN")
 
 
 def test_bytes_are_found_though_the_network_takes_them(network):
@@ -572,7 +557,7 @@ def test_another_network_than_the_images_need_is_told(network):
 def test_memory(monkeypatch, free, verdict, words):
     monkeypatch.setattr(machine, "_free", lambda: free)
     found = machine.examine_memory(100 * 2**20, 100 * 2**20, batch_size=20)
-    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    judged(found, verdict, words)
     assert found.text.startswith(
         "a step with 20 images keeps 100 MiB for its backward pass, and weights, gradients and "
         "Adam take 400 MiB"
@@ -633,14 +618,11 @@ def test_a_run_is_examined_at_its_last_weights(run, network):
     assert {each.check: each.verdict for each in found.findings}["finite"] == "fine"
 
 
-def test_a_damaged_state_is_told(run):
+def test_what_is_no_run_is_told(tmp_path, run):
     run.state_file.write_bytes(b"nonsense")
     text = text_of(lambda: doctor_run(run.folder))
     assert text.startswith(f"{run.state_file} cannot be read (")
     assert text.endswith("; it is damaged: remove it, and the run begins anew.")
-
-
-def test_what_is_no_run_is_told(tmp_path):
     assert text_of(lambda: doctor_run(tmp_path / "none")) == (
         f"there is no run folder at {tmp_path / 'none'}."
     )

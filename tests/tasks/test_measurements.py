@@ -158,7 +158,7 @@ def test_images_without_parts_are_told(few, network):
         "fidelity compares capsules with the parts that images show, which part-whole does not "
         "tell; take the images of part-whole."
     )
-    assert "measurement 'robustnes' is unknown; did you mean 'robustness'?" in text_of(
+    assert "measurement='robustnes' is unknown; did you mean 'robustness'?" in text_of(
         lambda: evaluate(network, few, measurements=["robustnes"])
     )
 

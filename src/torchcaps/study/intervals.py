@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from torchcaps._checks import check_count, check_number
 from torchcaps._extras import needing
 from torchcaps.errors import TorchcapsError
 
@@ -52,11 +53,8 @@ def t_quantile(probability: float, freedom: int) -> float:
     >>> round(t_quantile(0.975, 4), 3)
     2.776
     """
-    if not 0 < probability < 1 or freedom < 1:
-        raise TorchcapsError(
-            f"a quantile needs a probability between 0 and 1 and degrees of freedom from 1, but "
-            f"came {probability} and {freedom}."
-        )
+    check_number("probability", probability, above=0, below=1)
+    check_count("freedom", freedom, of="degrees of freedom")
     if probability < 0.5:
         return -t_quantile(1 - probability, freedom)
     return float(special.stdtrit(freedom, probability))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from torchcaps._checks import check_count
 from torchcaps.errors import TorchcapsError, nearest
 
 # Where workers may run.
@@ -57,8 +58,7 @@ def _absolute(path: Path) -> Path:
 
 def check(settings: Settings) -> None:
     """Refuse settings that cannot work, before anything is started."""
-    if settings.jobs < 1:
-        raise TorchcapsError(f"--jobs must be 1 or more processes, but is {settings.jobs}.")
+    check_count("--jobs", settings.jobs, of="processes")
     if settings.device not in ("auto", "cpu", "cuda"):
         raise TorchcapsError(
             f"--device must be auto, cpu or cuda, but is {settings.device!r}; of several GPUs the "

@@ -27,7 +27,7 @@ from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
 from torchcaps.tasks.parse_trees import MeasureTrees
-from torchcaps.tasks.trained import Own, check_fit, open_trained
+from torchcaps.tasks.trained import Own, check_classes, check_fit, check_image, open_trained
 from torchcaps.train.answers import CRITERIA, named_classes, present_classes
 from torchcaps.train.beginning import freeze
 from torchcaps.train.class_measures import class_measures
@@ -85,11 +85,7 @@ def _looked_at(
     for few in index.split(BATCH):
         batch = images.batch(few)
         out = model(batch.pixels.to(device), keep=keep)
-        if out.scores.shape[1] != len(images.class_names):
-            raise TorchcapsError(
-                f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
-                f"{len(images.class_names)}; show it the data it was trained on."
-            )
+        check_classes(out.scores.shape[1], images)
         named = named_classes(out, batch.labels, judged_by=images.judged_by).cpu()
         right = (named == present_classes(batch.labels.cpu(), named.shape[-1])).all(-1)
         yield Seen(out, with_parts(batch, parts, few), int(right.sum()), named.sum(0))
@@ -203,11 +199,7 @@ def _check_shown(images: Images, example: int) -> None:
         raise TorchcapsError(
             f"dissect takes labelled images, what data.load returns, but got {short(images)}."
         )
-    if not 0 <= example < len(images):
-        raise TorchcapsError(
-            f"example must be one of the {len(images)} images, 0 to {len(images) - 1}, but is "
-            f"{example}."
-        )
+    check_image("example", example, images)
 
 
 def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str) -> Picture:

@@ -27,7 +27,7 @@ from torchcaps.tasks.measurements import (
 from torchcaps.tasks.overlap import seen_by
 from torchcaps.tasks.predictions import check_path, write_predictions
 from torchcaps.tasks.progress import progress
-from torchcaps.tasks.trained import Own, check_fit
+from torchcaps.tasks.trained import Own, check_classes, check_fit
 from torchcaps.train.answers import is_correct, named_classes, present_classes
 from torchcaps.types import Output
 
@@ -105,11 +105,7 @@ def _plain(out: Output) -> Output:
 
 
 def _check_scores(out: Output, images: Images, first: int) -> None:
-    if out.scores.shape[1] != len(images.class_names):
-        raise TorchcapsError(
-            f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
-            f"{len(images.class_names)}; show it the data it was trained on."
-        )
+    check_classes(out.scores.shape[1], images)
     broken = (~out.scores.isfinite()).any(-1).nonzero()
     if len(broken):
         raise TorchcapsError(

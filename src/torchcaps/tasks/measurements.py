@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_choice
 from torchcaps.analysis import (
     MeasureCausalUse,
     MeasureCompactness,
@@ -25,7 +26,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
 from torchcaps.layers.schedule import takes
 from torchcaps.models.own import OwnNetwork, as_network
@@ -83,10 +84,7 @@ def _parts(batch: Any) -> Tensor:
 def check_names(names: Sequence[str]) -> None:
     """Refuse a name that is none, before anything is opened."""
     for name in names:
-        if name not in MEASUREMENTS:
-            raise TorchcapsError(
-                f"measurement {short(name)} is unknown; {nearest(name, MEASUREMENTS)}."
-            )
+        check_choice("measurement", name, MEASUREMENTS)
 
 
 def measured_by(

@@ -17,7 +17,7 @@ from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.decoding import takes_decoder
-from torchcaps.tasks.trained import check_fit, open_trained
+from torchcaps.tasks.trained import check_fit, check_image, open_trained
 from torchcaps.types import Capsules
 
 # -0.2 to 0.2 [gu2021] Fig. 4; [renzulli2025] does not say.
@@ -126,11 +126,7 @@ def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
 
 def _shown(test: Images, image: int) -> tuple[Tensor, str]:
     """Give its pixels [1, c, h, w], and the name of its class."""
-    if not 0 <= image < len(test):
-        raise TorchcapsError(
-            f"--image must be one of the {len(test)} test images, 0 to {len(test) - 1}, but is "
-            f"{image}."
-        )
+    check_image("--image", image, test)
     batch = test.batch(torch.tensor([image]))
     names = [test.class_names[each] for each in batch.labels[0].view(-1).tolist()]
     return batch.pixels.float(), " and ".join(names)

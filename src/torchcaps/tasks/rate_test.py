@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchcaps._checks import check_count
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.batches import Batches
@@ -189,16 +190,11 @@ def _check_asked(recipe: object, low: float, high: float, steps: int) -> None:
             f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
             f"{high:g}."
         )
-    if not isinstance(steps, int):
-        raise TorchcapsError(f"steps must be a whole number, but came as {short(steps)}.")
+    check_count("steps", steps, least=FEWEST, so="a slope is not seen in fewer")
     if steps > MOST:
         raise TorchcapsError(
             f"a slope is seen in some hundred steps, and more than {MOST:,} would be training, but "
             f"{short(steps)} were asked for; take 100."
-        )
-    if steps < FEWEST:
-        raise TorchcapsError(
-            f"a slope needs at least {FEWEST} steps to be seen, but {steps} were asked for."
         )
 
 

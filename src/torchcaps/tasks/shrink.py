@@ -1,6 +1,5 @@
 """Take out of a network what nothing reads or what is silent, and measure what that brings."""
 
-import math
 import os
 import statistics
 import time
@@ -13,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from torchcaps._checks import check_count, check_number
 from torchcaps._paths import path_of
 from torchcaps.analysis import MeasureZeroVotes, Thresholds, lengths
 from torchcaps.analysis.activity import is_dead
@@ -189,19 +189,10 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
         raise TorchcapsError(f"{out} is there already; name another file.")
     if not out.parent.is_dir():
         raise TorchcapsError(f"the folder {out.parent} does not exist; make it, or name another.")
-    # NaN is no length either.
-    if below is not None and not below >= 0:
-        raise TorchcapsError(
-            f"no capsule is shorter than 0, so a limit of {below:g} takes nothing out; give a "
-            f"length from 0 up."
-        )
-    if below == math.inf:
-        raise TorchcapsError(
-            "every capsule is shorter than inf, so a limit of that takes out all that can go; give "
-            "a length that is finite, for example 0.01."
-        )
-    if images is not None and images < 1:
-        raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
+    if below is not None:
+        check_number("below", below, so="it is a length, such as --silent 0.01 on the command line")
+    if images is not None:
+        check_count("images", images, so="so many are looked at")
     if images is not None and below is None and not dead:
         raise TorchcapsError(
             f"images says at how many training images is looked for silent parts, but came as "

@@ -8,12 +8,13 @@ from typing import Literal
 import torch
 from torch import nn
 
+from torchcaps._checks import check_choice
 from torchcaps._paths import path_of
 from torchcaps.data import Images, load
 from torchcaps.data.read.grouping import Suggested, told_of_folder
 from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.files.saving import load_network
 from torchcaps.train.folder.objects import read_objects
@@ -77,8 +78,7 @@ class Trained:
 
     def images(self, split: str, *, data: str | None = None, root: Root | None = None) -> Images:
         """Choose images to show to the network: of its own data, or of those named."""
-        if split not in SPLITS:
-            raise TorchcapsError(f"split={short(split)} is unknown; {nearest(split, SPLITS)}.")
+        check_choice("split", split, SPLITS)
         own = self.run.recipe.data if self.run else None
         source = data or own
         part: Literal["train", "test"] = "test" if split == "test" else "train"
@@ -231,11 +231,25 @@ def check_fit(model: nn.Module, images: Images) -> None:
             f"{images.name} has {images.image_shape}; show it the data it was trained on."
         )
     config = getattr(model, "config", None)
-    known = config["n_classes"] if isinstance(config, dict) else None
-    if known is not None and known != len(images.class_names):
+    if isinstance(config, dict) and config["n_classes"] is not None:
+        check_classes(config["n_classes"], images)
+
+
+def check_classes(known: int, images: Images) -> None:
+    """Refuse images of more or fewer classes than the network knows."""
+    if known != len(images.class_names):
         raise TorchcapsError(
             f"the network tells {known} classes apart, but {images.name} has "
             f"{len(images.class_names)}; show it the data it was trained on."
+        )
+
+
+def check_image(name: str, number: int, images: Images) -> None:
+    """Refuse the number of an image that is not there."""
+    if not 0 <= number < len(images):
+        raise TorchcapsError(
+            f"{name} must be one of the {len(images)} images, 0 to {len(images) - 1}, but is "
+            f"{number}."
         )
 
 
