@@ -76,10 +76,11 @@ CONTENTS = {
     "Reference": [reference.page(module) for module in reference.modules()],
     "Routings": ["docs/routing/*"],
     "The court of five papers": [
-        "claims/pages/findings/README",
-        "claims/pages/findings/*",
+        "claims/pages/README",
         "claims/pages/questions/*",
+        "claims/pages/findings/*",
         "claims/pages/papers/*",
+        "claims/pages/records/*",
         "claims/pages/verdicts",
         "claims/pages/what-was-run",
         "claims/README",

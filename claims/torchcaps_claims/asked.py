@@ -4,31 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps_claims.texts import read_texts
-from torchcaps_claims.variants import Column, Side, Variants
-
-
-class Plain(NamedTuple):
-    """An answer in a sentence, and what networks of ours must show for it to be given."""
-
-    of: str
-    needs: frozenset[Side]
-    says: str
+from torchcaps_claims.variants import Column, Variants
 
 
 class Question(NamedTuple):
-    """A question, and the statements whose verdicts answer it; studies of ours by their names."""
+    """A question with its answer, its picture, and the statements of the papers about it."""
 
     title: str
-    says: str
-    # What it would mean if the statement held: "yes" or "no", by the id of the statement.
-    answers: Mapping[str, str]
-    # Those that say nothing of it where they fail.
-    only_held: Sequence[str] = ()
-    # What no statement compares as it is.
-    own: Sequence[str] = ()
-    # Whose dead capsules are counted.
-    dying: Sequence[str] = ()
-    plain: Sequence[Plain] = ()
+    # Paragraphs whose numbers `torchcaps_claims.said` fills in; the first stands on the front page.
+    answer: Sequence[str]
+    # How strong the answer is.
+    limits: str
+    picture: Mapping[str, Any]
+    # What a statement says where it holds, "yes" or "no", by its id.
+    statements: Mapping[str, str]
+    # The studies of ours whose tables stand in the appendix, by their names.
+    own: Sequence[str]
 
 
 class Family(NamedTuple):
@@ -37,8 +28,7 @@ class Family(NamedTuple):
     network: str
     routing: str
     images: str
-    # Of these two alone; the one that is compared with does not route, and of the columns the first
-    # is compared.
+    # Of these two alone; the base does not route, and the first column is compared.
     variants: Variants
 
 
@@ -73,12 +63,7 @@ def _family(
     return Family(network, routing, images, variants)
 
 
-def _question(plain: Sequence[Mapping[str, Any]], **fields: Any) -> Question:
-    answers = [Plain(x["of"], frozenset(map(tuple, x["needs"])), x["says"]) for x in plain]
-    return Question(**fields, plain=answers)
-
-
 TEXTS = read_texts("questions")
-QUESTIONS = {name: _question(**fields) for name, fields in TEXTS["questions"].items()}
+QUESTIONS = {name: Question(**fields) for name, fields in TEXTS["questions"].items()}
 FAMILIES = [_family(**row) for row in TEXTS["families"]["of"]]
-STUDIES = _studies(TEXTS["studies"]) | {each.network: each.variants for each in FAMILIES}
+STUDIES = _studies(TEXTS["studies"])

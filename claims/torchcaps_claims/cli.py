@@ -84,19 +84,16 @@ def print_table(
 @app.command()
 def tables(
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("claims/pages/papers"),
+    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("claims/pages"),
     readme: Annotated[Path, typer.Option(help="File with the overview.")] = Path("README.md"),
 ) -> None:
-    """Write the pages of the papers out of the records, and the overview into the README.
+    """Write the pages of the court out of the records, and the overview into the README.
 
-    The pages of the questions go into the folder beside them. Prints all paths.
+    Prints all paths.
     """
-    from torchcaps_claims.pages import write_pages
-    from torchcaps_claims.questions import write_questions
+    from torchcaps_claims.site import write_pages
 
-    # The pages first, since they refuse what is wrong before anything is written.
-    pages = write_pages(evidence, out, readme)
-    for path in (*pages, *write_questions(evidence, out.parent / "questions")):
+    for path in write_pages(evidence, out, readme):
         print(path)
 
 

@@ -1,24 +1,21 @@
-"""Generated pages: what stands for and against every claim, a page a paper, one of the statements
-that are decided, and an overview.
+"""Pages of what stands for and against every claim: a page a paper and its appendix, one of the
+statements that are decided, and an overview.
 
 Everything is a function of claims and records, so the same records give the same bytes.
 """
 
-import os
+import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
-from urllib.parse import quote
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.report.template import template
-from torchcaps.study.record import Record, read_records
-from torchcaps.train.folder.digests import write_whole
+from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
-from torchcaps_claims.result import Result, results
+from torchcaps_claims.result import Result
+from torchcaps_claims.scale import clipped
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict, is_as_right
@@ -37,41 +34,9 @@ STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
 NEVER = ("cited", "not testable")
 WAITING = ("not run", "tested")
-BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
 # Where records lie as seen from a page, and pages as seen from the README.
-TO_EVIDENCE, TO_PAGES = "../../../evidence", "claims/pages/papers"
-MADE = "This page is made by `make tables` from the records in `evidence/`. "
-
-
-def write_pages(
-    evidence: str | os.PathLike[str], out: str | os.PathLike[str], readme: str | os.PathLike[str]
-) -> list[Path]:
-    """Write the page of each paper, that of the statements that are decided, and the overview
-    between its markers in the README. Refused where there are no records: their pages would say
-    that nothing was ever judged."""
-    if not read_records(evidence):
-        raise TorchcapsError(
-            f"there is no record in {evidence}, so every page would lose its verdicts; name the "
-            f"folder of the records: --evidence FOLDER on the command line."
-        )
-    found = results(evidence)
-    with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
-    Path(out).mkdir(parents=True, exist_ok=True)
-    texts = {
-        Path(out) / f"{paper}.md": page(
-            paper, [each for each in found if each.claim.paper == paper], way(out, evidence)
-        )
-        for paper in PAPERS
-    }
-    texts |= {Path(out) / "decided.md": decided(found), Path(readme): with_overview}
-    for path, text in texts.items():
-        write_whole(path, text)
-    return [*texts]
-
-
-def way(folder: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
-    """How a page in a folder links to another one."""
-    return quote(Path(os.path.relpath(to, folder)).as_posix())
+TO_EVIDENCE, TO_PAGES = "../../../evidence", "claims/pages"
+MADE = "`make tables` makes this page from the records in `evidence/`."
 
 
 def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
@@ -100,6 +65,12 @@ def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) ->
     )
 
 
+def appendix(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
+    """How the networks behind each claim of a paper were trained, and their records."""
+    trained = [each for each in found if each.verdict is not None and not each.is_untrained]
+    return render("records.md", paper=paper, trained=trained, to_evidence=to_evidence)
+
+
 def decided(found: Sequence[Result]) -> str:
     """The sentences of the papers that came out one way or the other, in Markdown."""
     statements = [each for each in found if each.claim.states]
@@ -117,13 +88,14 @@ def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
     fall, how many by trained networks; and in brackets how many of these rest on runs that are
     smaller than the paper's."""
     papers = {name: _shares([x for x in found if x.claim.paper == name]) for name in PAPERS}
-    return render("overview.md", papers=papers, all=_shares(found), to_pages=to_pages)
+    return render("overview.md", papers=papers, all=_shares(found), to_pages=to_pages).rstrip()
 
 
 def render(name: str, **context: Any) -> str:
     """Fill a template, which may ask for a part of a result in words."""
-    words = {each.__name__: each for each in (says, published, ours, protocol, links)}
-    return template(name, "torchcaps_claims").render(made=MADE, **words, **context)
+    words = {each.__name__: each for each in (says, published, ours, protocol, runs, links)}
+    text = template(name, "torchcaps_claims").render(made=MADE, remarks=REMARKS, **words, **context)
+    return f"{text.rstrip()}\n"
 
 
 def _shares(found: Sequence[Result]) -> list[str]:
@@ -143,23 +115,6 @@ def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
 def _count(found: Sequence[Result]) -> str:
     reduced = sum(each.is_reduced for each in found)
     return f"{len(found)} ({reduced})" if reduced else str(len(found))
-
-
-def _put_between(path: Path, text: str) -> str:
-    """A file, with other text between its markers."""
-    try:
-        # A pipe would be waited for.
-        whole = path.read_text(encoding="utf-8") if path.is_file() else ""
-    except UnicodeDecodeError:
-        whole = ""
-    if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
-        raise TorchcapsError(
-            f"{path} must hold the lines {BEGIN!r} and {END!r} once each and in this order; what "
-            f"stands between them is replaced."
-        )
-    before, _, rest = whole.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def says(claim: Claim) -> str:
@@ -193,7 +148,17 @@ def ours(each: Result) -> str:
         n += f", and {failed} failed"
     if found.low is None:
         return f"{found.mean:.4g}, n = {n}"
+    if not each.claim.states:
+        # Everything that is printed counts or is a share.
+        found = clipped(found, 0.0, 100.0 if each.claim.unit == "%" else math.inf)
     return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
+
+
+def runs(each: Result) -> str:
+    """The protocol in a word."""
+    if not each.records or each.plan.word is not None:
+        return protocol(each)
+    return "reduced" if each.is_reduced else "the paper's"
 
 
 def protocol(each: Result) -> str:

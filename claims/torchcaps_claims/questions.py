@@ -1,218 +1,170 @@
-"""Pages of the questions that the papers fight over: what is decided, by which numbers, and what is
-missing. Everything is a function of claims and records."""
+"""Pages of the questions that the papers fight over: an answer, a picture, and an appendix with all
+numbers and records. Everything is a function of claims and records."""
 
-import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from torchcaps.study.intervals import Interval
-from torchcaps.study.record import Record, read_records
-from torchcaps.train.folder.digests import write_whole
-from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES, TEXTS, Family, Question
-from torchcaps_claims.judges import JUDGES
-from torchcaps_claims.pages import STANDS, render, way
-from torchcaps_claims.result import Result, results
-from torchcaps_claims.svg import Dot, draw_dots
-from torchcaps_claims.variants import Difference, Rows, Section, in_brackets, listed
-from torchcaps_claims.verdict import LEAST_SEEDS, StatementVerdict
-
-DECIDED = ("holds", "fails")
-# A network that routes, beside its twin, and what routing gains.
-Gain = tuple[Family, Rows, Difference]
+from torchcaps.study.record import Record
+from torchcaps_claims.asked import FAMILIES, QUESTIONS, TEXTS, Question
+from torchcaps_claims.pages import render
+from torchcaps_claims.result import Result
+from torchcaps_claims.said import Numbers, gain_of, interval, number, pairs_of
+from torchcaps_claims.svg import Cloud, Dot, draw_clouds, draw_dots
+from torchcaps_claims.variants import NotShown, Rows, Section, in_brackets
 
 
-def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
-    """Write a page a question, and a picture where a record speaks of it; return the paths."""
-    found = {each.claim.id: each for each in results(evidence)}
-    records = read_records(evidence)
-    studies = {name: Rows(variants, records) for name, variants in STUDIES.items()}
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    to_evidence, written = way(folder, evidence), []
+def question_pages(
+    found: Sequence[Result], records: Mapping[str, Record], to_evidence: str
+) -> dict[str, str]:
+    """The page, the appendix and the picture of each question, by their places in the folder of
+    all pages; without records that a picture could show there is none."""
+    by_id = {each.claim.id: each for each in found}
+    numbers = Numbers(records)
+    texts = {}
     for name, question in QUESTIONS.items():
-        rows = [found[claim] for claim in question.answers]
-        gains = gains_of(FAMILIES, records) if name == TEXTS["families"]["question"] else []
-        own = [studies[each] for each in question.own]
-        sections = (families_of(gains, to_evidence), *(each.section(to_evidence) for each in own))
-        picture = folder / f"{name}.svg"
-        dots = [*_dots(rows, gains, own)]
-        if dots:
-            axis = {"low": -1.0, "high": 1.0, "mark": 0.0}
-            write_whole(picture, draw_dots(dots, label="from the threshold", **axis))
-            written.append(picture)
-        else:
-            picture.unlink(missing_ok=True)
-        written.append(folder / f"{name}.md")
-        page = render(
+        rows = [by_id[claim] for claim in question.statements]
+        picture = PICTURES[question.picture["kind"]](question.picture, numbers)
+        if picture is not None:
+            texts[f"questions/{name}.svg"] = picture
+        (limits,) = numbers.said([question.limits]) or [""]
+        texts[f"questions/{name}.md"] = render(
             "question.md",
+            at=name,
             question=question,
-            answers=[*_answers(question, rows, gains, studies)],
-            picture=picture.name if dots else None,
+            paragraphs=numbers.said(question.answer),
+            limits=limits,
+            has_picture=picture is not None,
             rows=rows,
-            sections=[each for each in sections if each is not None],
-            missing={x.claim.id: _missing(x) for x in rows if x.status not in DECIDED},
+        )
+        texts[f"records/{name}.md"] = render(
+            "numbers.md",
+            at=name,
+            question=question,
+            sections=[*_sections(question, numbers, records, to_evidence)],
+            rows=[each for each in rows if each.verdict is not None],
             to_evidence=to_evidence,
         )
-        write_whole(written[-1], page)
-    return written
+    return texts
 
 
-def gains_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[Gain]:
-    """By how much each network lies above its twin, of those that share three seeds or more; sides
-    are those of intervals that hold together for all."""
-    pairs = [(family, Rows(family.variants, records)) for family in families]
-    there = [
-        (family, rows)
-        for family, rows in pairs
-        for _, gain in rows.differences()
-        if gain.interval.n >= LEAST_SEEDS
+def front_page(records: Mapping[str, Record], texts: Mapping[str, str]) -> str:
+    """The findings, and each question with the first paragraph of its answer and its picture."""
+    numbers = Numbers(records)
+    answers = [
+        (name, question, "".join(numbers.said(question.answer[:1])) or "No record answers it yet.")
+        for name, question in QUESTIONS.items()
     ]
-    return [
-        (family, rows, gain)
-        for family, rows in there
-        for _, gain in rows.differences(beside=len(there))
-    ]
+    pictures = [name for name in QUESTIONS if f"questions/{name}.svg" in texts]
+    return render("front.md", answers=answers, pictures=pictures)
 
 
-def families_of(gains: Sequence[Gain], evidence: str) -> Section | None:
+def _sections(
+    question: Question, numbers: Numbers, records: Mapping[str, Record], to_evidence: str
+) -> list[Section]:
+    found = [numbers.studies[name].section(to_evidence) for name in question.own]
+    if question.picture["kind"] == "pairs":
+        found.insert(0, families_of(records, to_evidence))
+    return [each for each in found if each is not None]
+
+
+def families_of(records: Mapping[str, Record], to_evidence: str) -> Section | None:
     """One table of all networks beside their twins; nothing without records."""
-    head = ("network", "routing", "images", "routed", "not routed", "routing gains", "records")
     table = []
-    for family, rows, gain in gains:
+    for family, rows in pairs_of(FAMILIES, records):
         accuracy = rows.variants.columns[0]._replace(is_compared=False)
         twins = sorted(rows.all, key=lambda row: row is rows.base)
+        gain = rows.interval(twins[0], rows.variants.columns[0])
+        joint = gain_of(rows)
+        assert gain is not None
+        assert joint is not None
+        text = in_brackets(joint, joint.n)
         table.append(
             (
                 family.network,
                 family.routing,
                 family.images,
                 *(in_brackets(rows.interval(x, accuracy), x.record.measured) for x in twins),
-                in_brackets(gain.interval, gain.interval.n),
-                ", ".join(row.link(evidence) for row in twins),
+                in_brackets(gain, gain.n),
+                f"**{text}**" if rows.side(twins[0], rows.variants.columns[0]) else text,
+                ", ".join(row.link(to_evidence) for row in twins),
             )
         )
-    said = sentence_of(gains)
+    heads = TEXTS["families"]["head"]
     title, says = TEXTS["families"]["title"], TEXTS["families"]["says"]
-    return Section(title, says, head, table, [said]) if said else None
+    return Section(title, says, heads, table) if table else None
 
 
-def sentence_of(gains: Sequence[Gain]) -> str | None:
-    """Where routing gains, where it loses, and where neither is certain."""
-    words = {"above": "gains in", "below": "loses in", None: "makes no certain difference in"}
-    said = []
-    for side, verb in words.items():
-        networks = [family.network for family, _, gain in gains if gain.side == side]
-        said += [f"{verb} {listed(networks)}"] if networks else []
-    wider = f"s, widened so that all {len(gains)} hold together" if len(gains) > 1 else ""
-    return f"Routing {'; '.join(said)} (95 % interval{wider})." if said else None
+def _pairs(told: Mapping[str, Any], numbers: Numbers) -> str | None:
+    """What routing gains in each network, with intervals that hold together."""
+    dots = []
+    for network, rows in numbers.pairs.items():
+        found = gain_of(rows)
+        assert found is not None
+        dots.append(Dot(network, *found[:3], interval(found)))
+    return _dots(told, dots)
 
 
-def anchor(title: str) -> str:
-    """What a heading is linked by: its words without commas and the like."""
-    return "-".join(re.sub(r"[^\w\s-]", "", title.lower()).split())
+def _seeds(told: Mapping[str, Any], numbers: Numbers) -> str | None:
+    """Accuracy of each row, from the lowest seed to the highest."""
+    dots = []
+    for label, study, chosen in told["rows"]:
+        try:
+            found = numbers.seeds(study, "accuracy", **chosen)
+        except NotShown:
+            continue
+        mean = sum(found) / len(found)
+        dots.append(Dot(f"{label}, n = {len(found)}", mean, found[0], found[-1], number(mean)))
+    return _dots(told, dots)
 
 
-def _answers(
-    question: Question, rows: Sequence[Result], gains: Sequence[Gain], studies: Mapping[str, Rows]
-) -> Iterator[str]:
-    """What networks of ours say in a sentence, what the papers' statements do, and the numbers."""
-    for each in question.plain:
-        if each.needs <= studies[each.of].sides():
-            yield each.says
-    yield answer_of(question, rows)
-    if families := sentence_of(gains):
-        title = TEXTS["families"]["title"]
-        yield f"[{title}](#{anchor(title)}): {families}"
-    numbers = [
-        *(("", name, studies[name].decision()) for name in question.own),
-        *(("Dead capsules in ", name, studies[name].deaths()) for name in question.dying),
-    ]
-    said = [f"- {what}{_link(name, question)}: {says}" for what, name, says in numbers if says]
-    if said:
-        yield "By networks of ours:"
-        yield from said
+def _dots(told: Mapping[str, Any], dots: Sequence[Dot]) -> str | None:
+    if not dots:
+        return None
+    axis = {"label": told["label"], "low": told["low"], "high": told["high"]}
+    return draw_dots(dots, **axis, mark=told.get("mark", 0.0))
 
 
-def _link(study: str, question: Question) -> str:
-    """To the table of a study, as seen from the page of a question."""
-    pages = (f"{name}.md" for name, each in QUESTIONS.items() if study in each.own)
-    title = STUDIES[study].title
-    return f"[{title}]({'' if study in question.own else next(pages)}#{anchor(title)})"
+def _trade(told: Mapping[str, Any], numbers: Numbers) -> str | None:
+    """Entropy against accuracy, of every way to prune from the unpruned, and by iterations."""
+    clouds = []
+    for label, study in told["groups"]:
+        group = numbers.studies[study]
+        arms = [row for row in group.all if row.values[0] is not None]
+        if group.base is not None and arms:
+            points = [_place(group, row) for row in (group.base, *arms)]
+            clouds.append(Cloud(label, points, ["", *(told["marks"][x.values[0]] for x in arms)]))
+    label, study = told["curve"]
+    curve = numbers.studies[study]
+    rows = sorted(curve.all, key=lambda row: row.values)
+    if rows:
+        points = [_place(curve, row) for row in rows]
+        marks = [str(row.values[0]) if row.values[0] < 4 else "" for row in rows]
+        clouds.append(Cloud(label, points, marks, is_line=True))
+    if not clouds:
+        return None
+    return draw_clouds(
+        clouds,
+        x_label="accuracy, %, by the logarithm of the errors",
+        y_label="entropy, bit",
+        x_ticks=[(_by_errors(each), f"{each:g}") for each in told["accuracies"]],
+        y_ticks=[(float(each), str(each)) for each in range(0, 12, 2)],
+        key=told["key"],
+    )
 
 
-def answer_of(question: Question, rows: Sequence[Result]) -> str:
-    """The plain answer: for it, against it, both, or nothing yet. Fewer than half of the statements
-    are no answer, where all of them are on one side."""
-    sides = {"yes": 0, "no": 0, "neither": 0}
-    for each in rows:
-        if each.status in DECIDED:
-            sides[_side_of(question, each)] += 1
-    decided = sum(sides.values())
-    if not decided:
-        return f"By statements of the papers: **open.** None of {len(rows)} is decided yet."
-    if sides["yes"] and sides["no"]:
-        word = "it depends"
-    elif 2 * (sides["yes"] + sides["no"]) >= len(rows):
-        word = "yes, so far" if sides["yes"] else "no, so far"
-    else:
-        word = "open"
-    counts = ", ".join(f"{n} speak{'s' * (n == 1)} for {side}" for side, n in sides.items() if n)
-    are = "is" if decided == 1 else "are"
-    of_all = f"Of {len(rows)}, {decided} {are} decided: {counts}."
-    return f"By statements of the papers: **{word}.** {of_all}"
+def _place(rows: Rows, row: Any) -> tuple[float, float]:
+    means = []
+    for title in ("accuracy", "entropy"):
+        found = rows.interval(row, rows.column(title))
+        assert found is not None
+        means.append(found.mean)
+    return _by_errors(means[0]), means[1]
 
 
-def _side_of(question: Question, each: Result) -> str:
-    for_it = question.answers[each.claim.id]
-    if each.status in STANDS:
-        return for_it
-    if each.claim.id in question.only_held:
-        return "neither"
-    return "no" if for_it == "yes" else "yes"
+def _by_errors(accuracy: float) -> float:
+    return -math.log10(100 - accuracy)
 
 
-def _missing(each: Result) -> str:
-    least = each.claim.conditions["n_seeds_min"]
-    if each.claim.id not in JUDGES:
-        return "a statistic that records have, and with it a judge."
-    if not isinstance(each.verdict, StatementVerdict):
-        return f"records of every system it compares, {least} seeds or more each."
-    if each.verdict.open_because is not None:
-        return f"what leaves it open: {each.verdict.open_because}."
-    n = each.verdict.ours.n
-    if n < least:
-        return f"{n} seeds of the {least} that its row asks for."
-    ours = each.verdict.ours
-    if ours.low == ours.high == each.verdict.threshold:
-        return f"nothing by more seeds: every one of {n} lies exactly on the threshold."
-    if ours.low is None or ours.high is None:
-        return f"{least} seeds that give an interval."
-    if not ours.low <= each.verdict.threshold <= ours.high:
-        return "a test of its row that is stricter than the interval shown."
-    return f"the interval over {n} seeds lies on both sides of its threshold."
-
-
-def _dots(rows: Sequence[Result], gains: Sequence[Gain], own: Sequence[Rows]) -> Iterator[Dot]:
-    for each in rows:
-        verdict = each.verdict
-        if isinstance(verdict, StatementVerdict) and verdict.side != "within":
-            # What it claims is right of its threshold.
-            sign = -1.0 if verdict.side == "less" else 1.0
-            name = each.claim.id.partition("-q-")[2]
-            yield _dot(name, verdict.ours, verdict.threshold, sign, verdict.word)
-    for family, _, gain in gains:
-        yield _dot(f"routing in {family.network}", gain.interval, 0.0, 1.0, gain.side)
-    for study in own:
-        for title, gain in study.differences():
-            parts = (title.partition(" less ")[0], gain.label, study.variants.short)
-            yield _dot(", ".join(filter(None, parts)), gain.interval, 0.0, 1.0, gain.side)
-
-
-def _dot(label: str, ours: Interval, line: float, sign: float, word: str | None) -> Dot:
-    """A mean as seen from a line, with the farther end of its interval at one."""
-    ends = [ours.mean if end is None else end for end in (ours.mean, ours.low, ours.high)]
-    mean, *ends = (sign * (end - line) for end in ends)
-    low, high = sorted(ends)
-    scale = max(abs(low), abs(high)) or 1.0
-    return Dot(label, mean / scale, low / scale, high / scale, word or "undecided")
+Draw = Callable[[Mapping[str, Any], Numbers], str | None]
+PICTURES: Mapping[str, Draw] = {"pairs": _pairs, "seeds": _seeds, "trade": _trade}

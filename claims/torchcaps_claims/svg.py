@@ -1,6 +1,6 @@
 """Small pictures as text: the same numbers give the same bytes on every machine.
 
-Colours hold on white and on dark pages; every picture has its numbers in words below it.
+Colours hold on white and on dark pages; every page has the numbers of its picture in words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 80, 16, 40
 LETTER = 7
 HEIGHT = 260
 INK, REFERENCE = "#57606a", "#bc4c00"
-COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df")
+COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#9a6700")
 
 
 class Dot(NamedTuple):
@@ -30,6 +30,15 @@ class Line(NamedTuple):
 
     label: str
     points: Sequence[tuple[float, float]]
+
+
+class Cloud(NamedTuple):
+    """Named points with a mark each: along a line, or each joined to the first."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    marks: Sequence[str]
+    is_line: bool = False
 
 
 def draw_dots(
@@ -59,7 +68,8 @@ def draw_dots(
             parts.append(_line(x(dot.low), y, x(dot.high), y, COLOURS[0], width=2))
         parts.append(f'<circle cx="{x(dot.mean):.1f}" cy="{y:.1f}" r="4" fill="{COLOURS[0]}"/>')
         parts.append(_text(right + 8, y + 4, dot.note, "start"))
-    return _whole(right + RIGHT, bottom + BOTTOM, parts)
+    notes = max((len(dot.note) for dot in dots), default=0)
+    return _whole(right + max(RIGHT, 18 + LETTER * notes), bottom + BOTTOM, parts)
 
 
 def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
@@ -89,6 +99,49 @@ def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
         parts.append(_text(right + 14, TOP + 18 * (number + 1), line.label, "start", colour))
     return _whole(WIDTH, HEIGHT, parts)
+
+
+def draw_clouds(
+    clouds: Sequence[Cloud],
+    *,
+    x_label: str,
+    y_label: str,
+    x_ticks: Sequence[tuple[float, str]],
+    y_ticks: Sequence[tuple[float, str]],
+    key: Sequence[str],
+) -> str:
+    """Points over two axes, which go from the first tick to the last; below them the names of the
+    clouds, and beside these what marks mean."""
+    left, right, top, bottom = 60, WIDTH - 20, TOP + 10, 420
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        across, up = (
+            (value - ticks[0][0]) / (ticks[-1][0] - ticks[0][0])
+            for value, ticks in zip(point, (x_ticks, y_ticks), strict=True)
+        )
+        return left + across * (right - left), bottom - up * (bottom - top)
+
+    parts = [_line(left, bottom, right, bottom), _line(left, top, left, bottom)]
+    for value, name in x_ticks:
+        x, _ = place((value, y_ticks[0][0]))
+        parts += [_line(x, bottom, x, bottom + 4), _text(x, bottom + 16, name, "middle")]
+    for value, name in y_ticks:
+        _, y = place((x_ticks[0][0], value))
+        parts += [_line(left - 4, y, left, y), _text(left - 8, y + 4, name, "end")]
+    parts.append(_text((left + right) / 2, bottom + 33, x_label, "middle"))
+    parts.append(_text(left + 6, top - 8, y_label, "start"))
+    below = [bottom + 54 + 16 * row for row in range(max(len(clouds), len(key)))]
+    for cloud, colour, y in zip(clouds, COLOURS, below, strict=False):
+        spots = [place(point) for point in cloud.points]
+        for number, spot in enumerate(spots[1:]):
+            start = spots[number if cloud.is_line else 0]
+            parts.append(_line(*start, *spot, colour, dash=not cloud.is_line))
+        for (x, y_), mark in zip(spots, cloud.marks, strict=True):
+            parts.append(f'<circle cx="{x:.1f}" cy="{y_:.1f}" r="3" fill="{colour}"/>')
+            parts.append(_text(x + 5, y_ - 4, mark, "start", colour))
+        parts.append(_text(left, y, cloud.label, "start", colour))
+    parts += [_text(left + 250, y, says, "start") for says, y in zip(key, below, strict=False)]
+    return _whole(WIDTH, below[-1] + 16, parts)
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:

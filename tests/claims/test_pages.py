@@ -17,21 +17,20 @@ from torchcaps_claims import find_claim, result_of, results
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.judges.mitterreiter import STATED
 from torchcaps_claims.pages import (
-    BEGIN,
-    END,
     JUDGED_OTHERWISE,
     REMARKS,
+    appendix,
     ours,
     overview,
     page,
     protocol,
-    write_pages,
 )
-from torchcaps_claims.questions import write_questions
+from torchcaps_claims.site import BEGIN, END, write_pages
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE, COURT = ROOT / "evidence", ROOT / "claims" / "pages"
-PAGES = sorted((*COURT.glob("papers/*.md"), *COURT.glob("questions/*.md")))
+PAGES = sorted(COURT.rglob("*.md"))
+MADE = ("papers", "questions", "records")
 
 
 @pytest.fixture(scope="module")
@@ -45,27 +44,30 @@ def test_what_is_committed_is_what_the_records_give(tmp_path):
     readme.write_text((ROOT / "README.md").read_text())
     # Beside the pages, as seen from which links are written.
     evidence.symlink_to(EVIDENCE)
-    pages = write_pages(evidence, tmp_path / "claims" / "pages" / "papers", readme)
-    questions = write_questions(evidence, tmp_path / "claims" / "pages" / "questions")
-    for path in (*pages, *questions):
+    pages = write_pages(evidence, tmp_path / "claims" / "pages", readme)
+    for path in pages:
         committed = ROOT / path.relative_to(tmp_path)
         assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
-    for written, name in (({*pages} - {readme}, "papers"), (questions, "questions")):
-        assert {path.name for path in written} == {path.name for path in (COURT / name).iterdir()}
+    written = {path.relative_to(tmp_path / "claims" / "pages") for path in pages if path != readme}
+    there = {path.relative_to(COURT) for name in MADE for path in (COURT / name).iterdir()}
+    assert written == {*there, Path("README.md")}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_links_lead_somewhere_and_rows_are_as_long_as_their_heads(path):
     text = path.read_text()
     for link in re.findall(r"\]\(([^)#]+)", text):
-        assert (path.parent / unquote(link)).is_file(), link
+        assert (path.parent / unquote(link)).exists(), link
     for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
-    """In a row with its verdict and records, or among those that are counted by their place."""
+    """In a row with its verdict, or among those that are counted by their place; its records stand
+    in the row or, where networks were trained, in the appendix."""
+    parts = (COURT / "records" / f"{paper}.md").read_text().split("\n## ")
+    behind = {name: text for name, _, text in (part.partition("\n") for part in parts)}
     lines = (COURT / "papers" / f"{paper}.md").read_text().splitlines()
     of_paper = [each for each in found if each.claim.paper == paper]
     counts = [int(n) for line in lines for n in re.findall(r"^\| [a-z ]+ \| (\d+) \|$", line)]
@@ -76,7 +78,9 @@ def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
         assert len(rows) == (each.verdict is not None)
         for row in rows:
             assert f"| **{each.status}** |" in row
-            assert re.findall(r"/(\w+)\.json\)", row) == sorted(each.records)
+            where = row if each.is_untrained else behind[each.claim.id]
+            assert re.findall(r"/(\w+)\.json\)", where) == sorted(each.records)
+            assert row.count(".json)") <= 1
             n_waiting -= 1
     places = lines[lines.index("| place | claims | why |") + 2 :]
     assert sum(int(line.split(" | ")[1]) for line in places) == n_waiting
@@ -123,6 +127,17 @@ def test_what_would_end_a_cell_or_a_row_is_replaced(found):
     claim = dataclasses.replace(each.claim, statement="a | b\nc {{ d }} <e>")
     text = page("peer2022", [dataclasses.replace(each, claim=claim)])
     assert "| `peer2022-lemma-1` a / b c {{ d }} <e> | the statement |" in text
+
+
+def test_a_share_is_at_most_100_percent(found):
+    """The t-interval of ten seeds, of which nine are right on all, would end at 101 %."""
+    by_id = {each.claim.id: each for each in found}
+    assert ours(by_id["peer2022-t1-rba-bias"]) == "91.27 [81.36, 100], n = 10"
+    assert ours(by_id["rem-t11-cifar-10-q-class1"]) == "8.4 [0, 17.88], n = 5"
+
+
+def test_a_paper_without_trained_networks_has_an_empty_appendix():
+    assert "No network was trained" in appendix("tsai2020", [])
 
 
 def test_no_record_is_a_draft():
@@ -258,13 +273,12 @@ def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
         record("mitterreiter_5x16", "expanded-mnist", values=values, claim=claim), evidence
     )
     pages = write_pages(evidence, out, readme)
-    questions = write_questions(evidence, tmp_path / "other")
     found = []
-    for path in (*pages, *questions):
+    for path in pages:
         for link in re.findall(r"\]\(([^)]+\.json)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / unquote(link)).is_file(), f"{path}: {link}"
             found.append(path.parent.name)
-    assert {*found} == {"b", "other"}
+    assert {*found} == {"records"}
     papers = re.findall(r"\]\(([^)]+\.md)\)", readme.read_text())
-    of_papers = [path for path in pages[:-1] if path.name != "decided.md"]
+    of_papers = [out / "papers" / f"{paper}.md" for paper in PAPERS]
     assert [(readme.parent / unquote(each)).resolve() for each in papers] == of_papers

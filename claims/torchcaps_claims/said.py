@@ -1,0 +1,136 @@
+"""The numbers of an answer, out of records: a sentence is only printed where they show it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from torchcaps.study.intervals import Interval
+from torchcaps.study.record import Record
+from torchcaps_claims.asked import FAMILIES, STUDIES, Family
+from torchcaps_claims.claim import find_claim
+from torchcaps_claims.variants import NotShown, Rows
+
+# A network that routes beside its twin.
+Pair = tuple[Family, Rows]
+
+
+def pairs_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[Pair]:
+    """The networks that share three seeds or more with their twins; their joint intervals hold
+    together for all of them."""
+
+    def there(rows: Rows) -> bool:
+        return len(rows.all) == 2 and rows.base is not None and gain_of(rows) is not None
+
+    found = [(each, Rows(each.variants, records)) for each in families]
+    found = [(family, rows) for family, rows in found if there(rows)]
+    return [(family, Rows(family.variants, records, beside=len(found))) for family, _ in found]
+
+
+def gain_of(rows: Rows) -> Interval | None:
+    """By how many points the routed one of two lies above its twin, with its joint interval."""
+    (routed,) = (row for row in rows.all if row is not rows.base)
+    return rows.joint(routed, rows.variants.columns[0])
+
+
+class Numbers:
+    """What the paragraphs of questions.toml may ask for."""
+
+    def __init__(self, records: Mapping[str, Record]):
+        self.studies = {name: Rows(variants, records) for name, variants in STUDIES.items()}
+        self.pairs = {family.network: rows for family, rows in pairs_of(FAMILIES, records)}
+
+    def said(self, paragraphs: Sequence[str]) -> list[str]:
+        """The paragraphs that records show, with their numbers."""
+        words: dict[str, Callable[..., Any]] = {
+            name: getattr(self, name)
+            for name in (
+                *("gain", "open_gains", "mean", "effect", "zero", "seeds", "listed", "printed"),
+            )
+        }
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, finalize=number)
+        found = []
+        for text in paragraphs:
+            try:
+                found.append(environment.from_string(text, words).render())
+            except NotShown:
+                continue
+        return found
+
+    def gain(self, network: str, side: str) -> str:
+        """What routing gains in a network, where the joint interval lies on this side of zero."""
+        rows = self.pairs.get(network)
+        found = gain_of(rows) if rows is not None else None
+        if found is None or _side_of(found) != side:
+            raise NotShown(f"that routing in {network} gains a number {side} zero")
+        return interval(found)
+
+    def open_gains(self) -> list[float]:
+        """By how many points at most networks differ whose joint interval has both signs."""
+        found = filter(None, map(gain_of, self.pairs.values()))
+        return [abs(each.mean) for each in found if _side_of(each) is None]
+
+    def mean(self, study: str, column: str, digits: int = 1, **chosen: Any) -> str:
+        """The mean of a column over seeds."""
+        found = self._row(study, column, chosen).values()
+        return number(sum(found) / len(found), digits)
+
+    def effect(
+        self, study: str, column: str, side: str | None = None, digits: int = 1, **chosen: Any
+    ) -> str:
+        """The mean with its interval; the joint one where a side is asked for, which it must
+        have: "above", "below" or "open"."""
+        rows = self.studies[study]
+        of, row = rows.column(column), rows.row(**chosen)
+        found = rows.joint(row, of) if side else rows.interval(row, of)
+        if found is None or (side and (rows.side(row, of) or "open") != side):
+            raise NotShown(f"{column} of {chosen} in {study} being {side}")
+        return interval(found, digits)
+
+    def zero(self, study: str, column: str, **chosen: Any) -> str:
+        """The word for a number that is zero in every seed."""
+        if any(self._row(study, column, chosen).values()):
+            raise NotShown(f"{column} of {chosen} in {study} being zero")
+        return "none"
+
+    def seeds(self, study: str, column: str, **chosen: Any) -> list[float]:
+        """A number a seed, from the lowest."""
+        return sorted(self._row(study, column, chosen).values())
+
+    def listed(self, study: str, column: str, **chosen: Any) -> str:
+        """The same in words."""
+        *others, last = map(number, self.seeds(study, column, **chosen))
+        return f"{', '.join(others)} and {last}"
+
+    def printed(self, claim: str) -> float:
+        """What a paper prints."""
+        value = find_claim(claim).value
+        assert isinstance(value, int | float)
+        return value
+
+    def _row(self, study: str, column: str, chosen: Mapping[str, Any]) -> dict[int, float]:
+        rows = self.studies[study]
+        found = rows.values(rows.row(**chosen), rows.column(column))
+        if not found:
+            raise NotShown(f"{column} of {chosen} in {study}")
+        return found
+
+
+def number(value: object, digits: int = 1) -> str:
+    """A number as prose has it; what is none stays."""
+    if not isinstance(value, float):
+        return str(value)
+    # What rounding leaves of a small number has no sign.
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def interval(found: Interval, digits: int = 1) -> str:
+    """A mean with its interval as prose has it."""
+    mean, low, high = (number(each, digits) for each in found[:3])
+    return mean if found.low == found.high else f"{mean} [{low}, {high}]"
+
+
+def _side_of(found: Interval) -> str | None:
+    if found.low is None or found.high is None:
+        return None
+    return "above" if found.low > 0 else "below" if found.high < 0 else None
