@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from error_text import text_of as error_text
+from error_text import text_of
 from torchcaps.data import ImageSet
-from torchcaps.errors import TorchcapsError
 
 NAMES = ("cat", "dog")
+NAN = float("nan")
+# Images that fit, and labels that fit them.
+FINE, ANSWERS = torch.zeros(2, 1, 2, 2), torch.zeros(2).long()
 
 
 def images_of(images: Tensor, labels: Tensor | None = None) -> ImageSet:
@@ -20,79 +22,88 @@ def images_of(images: Tensor, labels: Tensor | None = None) -> ImageSet:
     return ImageSet("mine", images, labels, NAMES)
 
 
-def text_of(images: Tensor, labels: Tensor | None = None) -> str:
-    with pytest.raises(TorchcapsError) as error:
-        images_of(images, labels)
-    text = str(error.value)
-    assert "\n" not in text
-    return text
-
-
-@pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5), (4, 1, 0, 5)])
-def test_images_without_four_axes_or_without_images_are_refused(shape: tuple[int, ...]) -> None:
-    assert text_of(torch.zeros(shape)) == (
-        f"mine: images must be [n, channels, height, width] with at least one image, but came with "
-        f"shape {list(shape)}; grey images need a channel axis: images.unsqueeze(1)."
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.int8])
-def test_images_of_another_dtype_are_refused(dtype: torch.dtype) -> None:
-    expected = f"mine: images must be bytes or floats in [0, 1], but came as {dtype}."
-    assert text_of(torch.zeros(2, 1, 2, 2, dtype=dtype)) == expected
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        torch.zeros(2),
-        torch.zeros(2, dtype=torch.int32),
-        torch.zeros(3).long(),
-        torch.zeros(2, 1).long(),
-    ],
-)
-def test_labels_of_another_dtype_or_count_are_refused(labels: Tensor) -> None:
-    assert text_of(torch.zeros(2, 1, 2, 2), labels) == (
-        f"mine: labels must be int64 [2], one an image, but came as {labels.dtype} with shape "
-        f"{list(labels.shape)}."
-    )
-
-
-@pytest.mark.parametrize(("labels", "at", "label"), [([0, 1, 2, 5], 2, 2), ([1, -1, 0, 1], 1, -1)])
-def test_a_label_out_of_range_is_named_with_its_image(labels, at: int, label: int) -> None:
-    assert text_of(torch.zeros(4, 1, 2, 2), torch.tensor(labels)) == (
-        f"mine: labels must be 0 to 1 for 2 classes, but image {at} has label {label}; count "
-        f"classes from 0, or name them all."
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "span"),
-    [
-        (1.5, "0 to 1.5"),
-        (255.0, "0 to 255"),
-        (-0.25, "-0.25 to 0"),
-        (float("nan"), "nan to nan"),
-        (float("inf"), "0 to inf"),
-    ],
-)
-def test_a_pixel_that_is_no_share_of_white_is_named_with_its_image(value, span: str) -> None:
+def with_pixel(value: float) -> Tensor:
+    """Five images, of which image 3 has one other pixel."""
     images = torch.zeros(5, 1, 3, 3)
     images[3, 0, 1, 2] = value
-    assert text_of(images) == (
-        f"mine: pixels must be finite and in [0, 1], but image 3 goes from {span}; divide bytes by "
-        f"255, and mend NaN where the image was prepared."
-    )
+    return images
 
 
-def test_facts_of_another_count_are_refused() -> None:
-    images, labels = torch.zeros(2, 1, 3, 3), torch.tensor([0, 1])
-    facts = {"azimuth": torch.zeros(3)}
-    with pytest.raises(TorchcapsError) as error:
-        ImageSet("mine", images, labels, NAMES, facts=facts)
-    assert str(error.value) == (
-        "mine: the fact 'azimuth' must be [2], one an image, but came with shape [3]."
-    )
+AXES = "images must be [n, channels, height, width] with at least one image, but came with shape"
+BYTES = "images must be bytes or floats in [0, 1], but came as"
+INT64 = "labels must be int64 [2], one an image, but came as"
+SHARES = "pixels must be finite and in [0, 1], but image 3 goes from"
+REFUSED = [
+    *(
+        ((torch.zeros(shape),), f"{AXES} {list(shape)}; grey images need a channel axis: images.un")
+        for shape in ((4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5), (4, 1, 0, 5))
+    ),
+    *(
+        ((torch.zeros(2, 1, 2, 2, dtype=dtype),), f"{BYTES} {dtype}.")
+        for dtype in (torch.int64, torch.bool, torch.int8)
+    ),
+    ((FINE, torch.zeros(2)), f"{INT64} torch.float32 with shape [2]."),
+    ((FINE, torch.zeros(2, dtype=torch.int32)), f"{INT64} torch.int32 with shape [2]."),
+    ((FINE, torch.zeros(3).long()), f"{INT64} torch.int64 with shape [3]."),
+    ((FINE, torch.zeros(2, 1).long()), f"{INT64} torch.int64 with shape [2, 1]."),
+    (
+        (FINE, torch.tensor([0, 2])),
+        "labels must be 0 to 1 for 2 classes, but image 1 has label 2; count classes from 0, or "
+        "name them all.",
+    ),
+    (
+        (FINE, torch.tensor([-1, 1])),
+        "labels must be 0 to 1 for 2 classes, but image 0 has label -1",
+    ),
+    (
+        (with_pixel(1.5),),
+        f"{SHARES} 0 to 1.5; divide bytes by 255, and mend NaN where the image was prepared.",
+    ),
+    ((with_pixel(255.0),), f"{SHARES} 0 to 255;"),
+    ((with_pixel(-0.25),), f"{SHARES} -0.25 to 0;"),
+    ((with_pixel(NAN),), f"{SHARES} nan to nan;"),
+    ((with_pixel(float("inf")),), f"{SHARES} 0 to inf;"),
+    (
+        (FINE.numpy(), ANSWERS),
+        "images must be a tensor, but came as a ndarray; data.from_arrays takes arrays and lists.",
+    ),
+    ((FINE, ANSWERS.numpy()), "labels must be a tensor, but came as a ndarray;"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED)
+def test_what_is_no_set_of_images_is_refused(given, words: str) -> None:
+    assert text_of(lambda: images_of(*given)).startswith(f"mine: {words}")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            {"facts": {"azimuth": torch.zeros(3)}},
+            "the fact 'azimuth' must be [2], but came with sh",
+        ),
+        ({"files": ("a.png",)}, "files must name 2 files, one an image, but came with 1."),
+        ({"class_names": ("cat", "cat")}, "every class needs a name of its own, but 'cat' names"),
+        (
+            {"class_names": "cd"},
+            "class_names must be a list of names, one a class, but came as 'cd'",
+        ),
+        ({"groups": "ab"}, "groups must be a list of names, one an image, but came as 'ab'."),
+        ({"groups": ["a"]}, "groups must name a group for each of 2 images, but came with 1."),
+        *(
+            (
+                {"groups": ["ann", group]},
+                f"image 1 has no group ({group!r}); name the group of every image, one of its own "
+                f"where an image belongs to no other.",
+            )
+            for group in (None, "", NAN)
+        ),
+    ],
+)
+def test_what_is_told_of_images_must_fit_them(more: dict, words: str) -> None:
+    known = {"class_names": NAMES} | more
+    assert text_of(lambda: ImageSet("mine", FINE, ANSWERS, **known)).startswith(f"mine: {words}")
 
 
 def test_zero_and_one_and_every_byte_are_allowed() -> None:
@@ -133,33 +144,8 @@ def test_the_shape_of_an_image_is_channels_height_width() -> None:
     assert images_of(torch.zeros(5, 3, 2, 4)).image_shape == (3, 2, 4)
 
 
-def test_what_is_no_tensor_is_told() -> None:
-    arrays = np.zeros((2, 1, 2, 2), np.uint8), np.zeros(2, np.int64)
-    assert text_of(arrays[0], torch.zeros(2).long()) == (
-        "mine: images must be a tensor, but came as a ndarray; data.from_arrays takes arrays and "
-        "lists."
-    )
-    assert "labels must be a tensor, but came as a ndarray;" in text_of(
-        torch.zeros(2, 1, 2, 2), arrays[1]
-    )
-
-
-def test_names_of_classes_tell_them_apart() -> None:
-    images, labels = torch.zeros(2, 1, 2, 2), torch.zeros(2).long()
-    assert ImageSet("mine", images, labels, ["cat", "dog"]).class_names == NAMES
-    for names, words in (
-        (("cat", "cat"), "mine: every class needs a name of its own, but 'cat' names two of them,"),
-        ("cd", "mine: class_names must be a list of names, one a class, but came as 'cd'."),
-    ):
-        with pytest.raises(TorchcapsError) as error:
-            ImageSet("mine", images, labels, names)
-        assert str(error.value).startswith(words)
-
-
-def test_files_must_be_one_an_image() -> None:
-    with pytest.raises(TorchcapsError) as error:
-        ImageSet("mine", torch.zeros(2, 1, 2, 2), torch.zeros(2).long(), NAMES, files=("a.png",))
-    assert str(error.value) == ("mine: files must name 2 files, one an image, but came with 1.")
+def test_names_of_classes_become_a_tuple() -> None:
+    assert ImageSet("mine", FINE, ANSWERS, ["cat", "dog"]).class_names == NAMES
 
 
 def test_a_set_prints_what_it_holds_in_one_line() -> None:
@@ -193,20 +179,3 @@ def test_groups_go_with_their_images_and_into_the_digest() -> None:
 @pytest.mark.parametrize("groups", [np.array([7, 8]), torch.tensor([7, 8]), (7, 8)])
 def test_numbers_are_names_of_groups_too(groups) -> None:
     assert grouped(groups).groups == ("7", "8")
-
-
-@pytest.mark.parametrize(("group", "shown"), [(None, "None"), ("", "''"), (np.nan, "nan")])
-def test_an_image_without_a_group_is_named(group, shown: str) -> None:
-    assert error_text(lambda: grouped(["ann", group])) == (
-        f"mine: image 1 has no group ({shown}); name the group of every image, one of its own "
-        f"where an image belongs to no other."
-    )
-
-
-def test_groups_that_are_no_list_of_names_or_of_another_length_are_refused() -> None:
-    assert error_text(lambda: grouped("ab")) == (
-        "mine: groups must be a list of names, one an image, but came as 'ab'."
-    )
-    assert error_text(lambda: grouped(["a"])) == (
-        "mine: groups must name a group for each of 2 images, but came with 1."
-    )

@@ -91,7 +91,11 @@ GOOD = FILES["dat"]
         ("cat", cat(-1, 0), "but image 0 has label -1;"),
         ("cat", cat(1, 2, 3), "smallnorb: labels must be int64 [2], one an image, but came as"),
         ("cat", cat(1)[:8] + words(1, 2, 1) + words(1, 2), "but claims 1 × 2 × 1;"),
-        ("info", info((8, 3, 34, 5)), "the fact 'instance' must be [2], one an image, but came"),
+        (
+            "info",
+            info((8, 3, 34, 5)),
+            "the fact 'instance' must be [2], but came with shape [1]; every",
+        ),
         (
             "info",
             info((8, 3, 34, 5), (4, 9, 0, 0)),

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps._checks import check_number
+from torchcaps._checks import check_number, check_shape, check_type
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.groups import named_groups
 from torchcaps.data.items import Items
@@ -41,13 +41,10 @@ class ImageSet(Items):
     groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        images, labels = self.images, self.labels
+        images, labels, count = self.images, self.labels, len(self.images)
         for what, values in (("images", images), ("labels", labels)):
-            if not isinstance(values, Tensor):
-                raise TorchcapsError(
-                    f"{self.name}: {what} must be a tensor, but came as a "
-                    f"{type(values).__name__}; data.from_arrays takes arrays and lists."
-                )
+            so = "data.from_arrays takes arrays and lists"
+            check_type(f"{self.name}: {what}", values, Tensor, so, as_a="a tensor")
         if images.ndim != 4 or not images.numel():
             raise TorchcapsError(
                 f"{self.name}: images must be [n, channels, height, width] with at least one "
@@ -61,22 +58,18 @@ class ImageSet(Items):
             )
         if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
             raise TorchcapsError(
-                f"{self.name}: labels must be int64 [{len(images)}], one an image, but came as "
+                f"{self.name}: labels must be int64 [{count}], one an image, but came as "
                 f"{labels.dtype} with shape {list(labels.shape)}."
             )
         for name, fact in self.facts.items():
-            if fact.shape != labels.shape:
-                raise TorchcapsError(
-                    f"{self.name}: the fact {name!r} must be [{len(images)}], one an image, but "
-                    f"came with shape {list(fact.shape)}."
-                )
-        if self.files is not None and len(self.files) != len(images):
+            check_shape(f"{self.name}: the fact {name!r}", fact, (count,), "every image needs one")
+        if self.files is not None and len(self.files) != count:
             raise TorchcapsError(
-                f"{self.name}: files must name {len(images)} files, one an image, but came with "
+                f"{self.name}: files must name {count} files, one an image, but came with "
                 f"{len(self.files)}."
             )
         if self.groups is not None:
-            groups = named_groups(self.name, self.groups, len(images))
+            groups = named_groups(self.name, self.groups, count)
             object.__setattr__(self, "groups", groups)
         names = distinct_names(self.name, self.class_names)
         if wrong := [name for name in self.class_names if not isinstance(name, str)]:

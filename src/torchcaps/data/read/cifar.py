@@ -202,13 +202,10 @@ def _python(layout: _Layout, path: Path, content: bytearray) -> tuple[Bytes, NDA
             f"{path} should hold 'data', rows of {PIXELS} bytes, but has {kind}; it is no batch of "
             f"{layout.name}."
         )
-    most = len(layout.class_names)
-    if not isinstance(labels, list) or not all(
-        type(label) is int and 0 <= label < most for label in labels
-    ):
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise TorchcapsError(
-            f"{path} should hold {layout.label_key!r}, a list of numbers from 0 to {most - 1}, but "
-            f"has something else there; it is damaged or no batch of {layout.name}."
+            f"{path} should hold {layout.label_key!r}, a list of whole numbers, but has something "
+            f"else there; it is damaged or no batch of {layout.name}."
         )
     if len(labels) != len(data):
         raise TorchcapsError(
