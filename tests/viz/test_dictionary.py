@@ -3,7 +3,6 @@
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from error_text import text_of
 from torchcaps.viz import TreeImages, draw_dictionary
 
 IMAGES = torch.rand(10, 1, 5, 4, generator=torch.Generator().manual_seed(0))
@@ -35,7 +34,3 @@ def test_no_title_reaches_into_the_overlap():
         box, image = text.get_window_extent(renderer), row.get_window_extent(renderer)
         assert box.x1 < overlap
         assert image.y0 - 2 < box.y0 < box.y1 < image.y1 + 2
-
-
-def test_of_nothing_there_is_no_picture():
-    assert text_of(lambda: draw_dictionary([])) == "there is no tree to draw: no image was given."

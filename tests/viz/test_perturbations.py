@@ -2,7 +2,6 @@
 
 import torch
 
-from error_text import text_of
 from torchcaps.viz import draw_perturbations
 
 STEPS = (-0.2, 0.0, 0.2)
@@ -23,22 +22,3 @@ def test_a_row_is_a_component_and_its_drawings_stand_side_by_side():
         box = axes.get_position()
         assert 0 <= box.x0 < box.x1 <= 1.0001
         assert -1e-9 <= box.y0 < box.y1 <= 1.0001
-
-
-def test_a_step_more_than_drawings_is_refused():
-    drawn = torch.rand(4, 2, 1, 5, 6)
-    said = text_of(lambda: draw_perturbations(drawn[0, 0], drawn, steps=STEPS))
-    assert said == (
-        "drawn must be [components, 3, channels, height, width], but came with shape "
-        "[4, 2, 1, 5, 6]; the second axis is the steps."
-    )
-
-
-def test_no_step_at_all_is_told():
-    said = text_of(
-        lambda: draw_perturbations(torch.rand(1, 5, 6), torch.rand(4, 0, 1, 5, 6), steps=())
-    )
-    assert said == (
-        "a picture needs a component that moves by a step or more, but drawings came as "
-        "[4, 0, 1, 5, 6]; give steps=(-0.25, 0.0, 0.25), say, and draw for each."
-    )

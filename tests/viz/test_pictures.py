@@ -1,6 +1,5 @@
 """Pictures, read back from the figure: bars, crosses and lines are the numbers."""
 
-import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -12,8 +11,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from torchcaps.analysis import capsule_activity, routing_dynamics
-from torchcaps.errors import TorchcapsError
-from torchcaps.types import Window
 from torchcaps.viz import (
     draw_activity,
     draw_backtracked,
@@ -265,53 +262,6 @@ def test_a_name_is_text(name):
     svg = to_svg(tree(class_names=[name, "dog"]))
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert svg.isprintable() or set(filter(lambda c: not c.isprintable(), svg)) == {"\n"}
-
-
-@pytest.mark.parametrize(
-    ("draw", "sentence"),
-    [
-        (
-            lambda: tree(class_names=["a cat"]),
-            "class_names must name the 2 class capsules in their order, but has 1 names; leave it",
-        ),
-        (
-            lambda: draw_backtracked(TRACE, class_names="abc"),
-            "class_names must name the 2 class capsules in their order, but has 3 names; leave it",
-        ),
-        (
-            lambda: tree(class_names=[0, 1]),
-            "class_names must be texts, but one is 0; write class_names=[str(name) for name in ",
-        ),
-        (
-            lambda: draw_parse_tree(TRACE, torch.rand(2, 1, 6, 5), index=1),
-            "image must be [channels, height, width], but came with shape [2, 1, 6, 5]; of a batch "
-            "give images[index], with the same index=1.",
-        ),
-        (lambda: tree(2), "index must be one of the 2 images of the trace, counted from 0, but is"),
-        (lambda: draw_backtracked(TRACE, index=-3), "index must be one of the 2 images"),
-        (
-            lambda: draw_activity(TRACE),
-            "draw_activity draws what analysis.capsule_activity(trace) measured, but got tuple.",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_said_in_a_sentence(draw, sentence):
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}"):
-        draw()
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [draw_mean_couplings, draw_backtracked, lambda trace: draw_parse_tree(trace, IMAGE)],
-    ids=["means", "backtracked", "tree"],
-)
-def test_couplings_through_windows_are_no_lines(draw):
-    (layer,) = TRACE
-    window = Window((1, 1, 3), (1, 1), (1, 1))
-    step = layer.routed.steps[-1]
-    seen = layer.routed._replace(steps=(step._replace(coupling=step.coupling[:, None]),))
-    with pytest.raises(TorchcapsError, match=r"^lines are drawn where every child votes for every"):
-        draw((replace(layer, routed=seen, window=window),))
 
 
 def test_the_longest_of_capsules_longer_than_one_fills_its_bar():

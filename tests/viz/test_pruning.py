@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.viz import draw_levels, draw_pruning, draw_saliency
 
 
@@ -31,17 +30,6 @@ def test_accuracy_and_entropy_by_sparsity():
     assert entropy.lines[0].get_xydata().tolist() == [[0, 3], [0.1, 2], [0.2, 1]]
     assert accuracy.lines[0].get_ydata().tolist() == [0.9, 0.9, 0.9]
     assert (entropy.get_xlabel(), accuracy.get_title(loc="left")) == ("sparsity", "accuracy")
-    with pytest.raises(TorchcapsError, match="against='k' is unknown; known: epoch, sparsity"):
-        draw_pruning({"mine": rows(1.0)}, against="k")
-
-
-def test_runs_without_entropy_and_too_many_are_refused():
-    with pytest.raises(TorchcapsError, match="the metrics of dense have no entropy"):
-        draw_pruning({"dense": [{"epoch": 1, "validation_accuracy": 0.9}]})
-    with pytest.raises(TorchcapsError, match="at most 5 runs can be told apart"):
-        draw_pruning({str(k): rows(1.0) for k in range(6)})
-    with pytest.raises(TorchcapsError, match="a line for each run, but none came; give the"):
-        draw_pruning({})
 
 
 def test_levels_stand_in_their_order():
@@ -61,8 +49,6 @@ def test_a_map_lies_over_its_image():
     heat = torch.from_numpy(over.images[1].get_array().data)
     assert torch.allclose(heat, maps[0] / maps[0].max())
     assert float(figure.axes[5].images[1].get_array().max()) == 0
-    with pytest.raises(TorchcapsError, match=r"one map an image, of its size, \[2, 4, 4\]"):
-        draw_saliency(images, {"before": maps[:1]})
 
 
 @pytest.mark.parametrize("name", ["_plain", "plain"])
