@@ -72,10 +72,8 @@ def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
             f"there is no folder {root}; point to the one that holds a folder of pictures for each "
             f"class."
         )
-    home = root.resolve()
-    parts = {path.name: path for path in _folders(root, home)}
-    is_drawn = not _has_splits(parts, home)
-    if not is_drawn:
+    home, parts = root.resolve(), _splits(root)
+    if parts:
         part = parts.get(split, parts.get("val") if split == "test" else None)
         if part is None:
             raise TorchcapsError(
@@ -99,29 +97,30 @@ def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
         class_names = _classes(root, home)
         chosen = [_pictures(root / name, home) for name in class_names]
     files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
-    return class_names, files, is_drawn
+    return class_names, files, not parts
 
 
 def _whole(root: Path) -> list[Path]:
     """List every picture of every split."""
-    home = root.resolve()
-    classes = _folders(root, home)
-    if _has_splits({path.name: path for path in classes}, home):
-        of_parts = {part: _folders(part, home) for part in classes}
-        for part, found in of_parts.items():
-            if not found:
-                raise TorchcapsError(
-                    f"{part} holds no folder of a class, and of a picture without a class nothing "
-                    f"can be learnt or judged; sort its pictures into folders of classes, or take "
-                    f"it away."
-                )
-        classes = [each for found in of_parts.values() for each in found]
+    home, parts = root.resolve(), _splits(root)
+    classes = [] if parts else _folders(root, home)
+    for part in parts.values():
+        found = _folders(part, home)
+        if not found:
+            raise TorchcapsError(
+                f"{part} holds no folder of a class, and of a picture without a class nothing can "
+                f"be learnt or judged; sort its pictures into folders of classes, or take it away."
+            )
+        classes += found
     return [path for each in classes for path in _pictures(each, home)]
 
 
-def _has_splits(parts: dict[str, Path], home: Path) -> bool:
-    """Say whether these folders are splits, not classes."""
-    return "train" in parts and set(parts) <= set(SPLITS) and bool(_folders(parts["train"], home))
+def _splits(root: Path) -> dict[str, Path]:
+    """Find the folders of splits; none where root holds the folders of classes."""
+    home = root.resolve()
+    parts = {path.name: path for path in _folders(root, home)}
+    are_splits = "train" in parts and set(parts) <= set(SPLITS) and _folders(parts["train"], home)
+    return parts if are_splits else {}
 
 
 def _folders(folder: Path, home: Path) -> list[Path]:
