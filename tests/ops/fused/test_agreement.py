@@ -5,7 +5,7 @@ import torch
 
 from contracts.forms import KINDS, leaves_of, vote_map_of
 from torchcaps.ops.fused import tiles
-from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, along, folds, tiled
+from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, folds, tiled
 from torchcaps.types import Capsules, VoteMap
 
 VECTORS = [kind for kind in KINDS if kind.pose == "vector"]
@@ -78,8 +78,10 @@ def test_only_what_is_a_product_of_smaller_children_is_folded():
 
 
 def test_along_meets_vote_by_vote():
-    votes, parents = torch.ones(2, 3, 4, 1, 5), torch.arange(4.0).view(1, 4, 1).expand(3, 4, 5)
-    assert torch.equal(along(votes, parents), torch.full((2, 3, 1, 5), 6.0))
+    votes = torch.ones(2, 3, 4, 1, 5).double()
+    parents = torch.arange(4.0).view(1, 4, 1).expand(3, 4, 5)
+    tiled = votes_of(VECTORS[0])
+    assert torch.equal(tiled.along(votes, parents.double()), torch.full((2, 3, 1, 5), 6.0).double())
 
 
 def test_tiles_that_fold_cut_children_before_lanes(monkeypatch):

@@ -58,27 +58,29 @@ def _of_loop(given: Looped, backward: bool) -> int:
     if loop.is_uniform(given):
         tiles = min(size.children, TILE_BYTES) + min(size.weight, TILE_BYTES)
     else:
-        tiles = _tiles(votes, backward) // (1 + folds(votes))
+        tiles = _tiles(votes, 3 + backward) // (1 + folds(votes))
     return _held(given.made_of, backward, tiles + 2 * given.loop.iterations * size.parents)
 
 
 def _of_distance(given: Given, backward: bool) -> int:
     # How much a vote is shortened, and how far it lies.
     apart = 0 if backward else 2 * sizes_of(given.votes).couplings
-    return apart + _of_tiles(given.votes, backward)
+    return apart + _of_tiles(given.votes, backward, 3 + backward)
 
 
 def _of_em(given: em.Shared | em.Met, backward: bool) -> int:
-    return _of_tiles(given.votes, backward)
+    # A product where weights meet votes; backwards gradients of both.
+    held = 2 if isinstance(given, em.Shared) else 1
+    return _of_tiles(given.votes, backward, held * (1 + backward))
 
 
 def _of_moves(given: likely.Likely, backward: bool) -> int:
     return backward * given.log_r.numel() * given.log_r.element_size()
 
 
-def _of_tiles(made_of: MadeOf, backward: bool) -> int:
+def _of_tiles(made_of: MadeOf, backward: bool, held: int) -> int:
     parents = 6 * sizes_of(made_of).parents
-    return _held(made_of, backward, _tiles(_on_meta(made_of), backward) + parents)
+    return _held(made_of, backward, _tiles(_on_meta(made_of), held) + parents)
 
 
 def _held(made_of: MadeOf, backward: bool, tiles: int) -> int:
@@ -87,12 +89,12 @@ def _held(made_of: MadeOf, backward: bool, tiles: int) -> int:
     return children + max(children * backward, tiles)
 
 
-def _tiles(votes: TiledVotes, backward: bool) -> int:
-    """Bytes of those that are there at once."""
+def _tiles(votes: TiledVotes, held: int) -> int:
+    """Count the bytes of so many that are there at once."""
     for lanes in votes.lanes():
         for tile in votes.tiles(lanes):
             pairs = math.prod(votes.couplings_shape(tile))
-            return (3 + backward) * pairs * votes.pair * votes.dtype.itemsize
+            return held * pairs * votes.pair * votes.dtype.itemsize
     return 0
 
 

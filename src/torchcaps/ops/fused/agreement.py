@@ -29,17 +29,18 @@ class MadeTile:
 
     def __init__(self, votes: TiledVotes, tile: Tile):
         self._tile = tile
+        self._tiled = votes
         self._seen = votes.seen(tile)
         self._votes = votes.votes(tile, self._seen)  # [t, j, d, p, b]
 
     def along(self, parents: Tensor) -> Tensor:
-        return along(self._votes, parents)
+        return self._tiled.along(self._votes, parents)
 
     def add_mixed(self, to: Tensor, amount: Tensor) -> None:
         if self._votes.shape[0] == self._votes.shape[3] == 1:  # One child: in one pass, not three.
             to.addcmul_(amount[0], self._votes[0, :, :, 0])
         else:
-            to += (self._votes * amount.unsqueeze(2)).sum((0, 3))
+            to += self._tiled.times(self._votes, amount.unsqueeze(2)).sum((0, 3))
 
     def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
         """Answer the last question: the memory of the votes takes their gradient."""
@@ -137,11 +138,6 @@ def folds(votes: TiledVotes) -> bool:
     multiplied one by one, or products that children share."""
     bare = votes.bias is None and votes.coordinates is None and not votes.is_matrix
     return bare and votes.d_in <= votes.d_out - (votes.positions == 1)
-
-
-def along(votes: Tensor, parents: Tensor) -> Tensor:
-    """Return ⟨û_ij, x_j⟩ as [t, j, p, b] of votes [t, j, d, p, b] and parents [j, d, b]."""
-    return (votes * parents.unsqueeze(-2)).sum(2)
 
 
 def _by_parent(amount: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fused.agreement import along
 from torchcaps.ops.fused.distance_tiles import (
     Given,
     along_itself,
@@ -131,7 +130,7 @@ class _Backward:
             part = votes.votes(tile, seen)  # [t, j, d, p, b]
             gap, d, c, longer, norm, factor = self._compared(tile, part, v, f)
             if of_parents is not None:
-                h = along(part, of_s).mul_(factor)
+                h = votes.along(part, of_s).mul_(factor)
                 if of_c is not None:
                     h += votes.of_couplings(of_c, tile).flatten(-2)
                 q = (c * from_mean(c, h)).mul_(f).add_(even).div_(d)

@@ -273,7 +273,7 @@ def _moments(given: Shared) -> Moments:
                 mean += v.mul_(of_tile(votes, given.share, tile).unsqueeze(2)).sum((0, 3))
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(mean.unsqueeze(-2))
-                part = e * of_tile(votes, given.share, tile).unsqueeze(2)
+                part = votes.times(e, of_tile(votes, given.share, tile).unsqueeze(2))
                 rest += part.sum((0, 3))
                 variance += part.mul_(e).sum((0, 3))
             for part, whole in zip((mean, variance, rest), found, strict=True):
@@ -306,7 +306,7 @@ def _moments_backward(asked: Asked[Shared]) -> Gradients:
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
                 e = votes.votes(tile, seen).sub_(mean)  # [t, j, d, p, b]
-                slope = e * of_v
+                slope = votes.times(e, of_v)
                 both = slope + of_m
                 if of_share is not None:
                     write_tile(votes, of_share, tile, e.mul_(both).sum(2))
@@ -348,7 +348,8 @@ def _distances_backward(asked: Asked[Met]) -> Gradients:
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
                 scaled = votes.votes(tile, seen).sub_(mean).div_(variance)  # [t, j, d, p, b]
-                of_votes = scaled * (2 * of_tile(votes, of_distances, tile)).unsqueeze(2)
+                amount = 2 * of_tile(votes, of_distances, tile)
+                of_votes = votes.times(scaled, amount.unsqueeze(2))
                 of_m -= of_votes.sum((0, 3))
                 of_v -= scaled.mul_(of_votes).sum((0, 3)) / 2
                 if found.any:

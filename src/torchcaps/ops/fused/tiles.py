@@ -253,10 +253,10 @@ class TiledVotes:
         return part.permute(2, 4, 3, 1, 0, 5).flatten(-2)
 
     def votes(self, tile: Tile, seen: Tensor) -> Tensor:
-        """Return the votes of a tile, [t, j, d, p, b]."""
-        weight = self._matrices(tile)
-        votes = torch.bmm(weight, seen.flatten(2))
-        votes = votes.view(len(weight), self.n_out, self.d_out, *seen.shape[-2:])
+        """Return the votes of a tile, [t, j, d, p, b], in memory that the next tile uses again."""
+        weight, places = self._matrices(tile), seen.shape[-2:]
+        votes = self.scratch("votes", len(weight), self.n_out, self.d_out, *places)
+        torch.bmm(weight, seen.flatten(2), out=votes.view(*weight.shape[:2], -1))
         if self.bias is not None:
             votes += self.bias
         if self.coordinates is not None:
@@ -278,6 +278,15 @@ class TiledVotes:
         if self.coordinates is not None:
             total += self.coordinates.sum((0, 3))
         return total
+
+    def along(self, votes: Tensor, parents: Tensor) -> Tensor:
+        """Return ⟨û_ij, x_j⟩ as [t, j, p, b] of the votes of a tile and parents [j, d, b]."""
+        return self.times(votes, parents.unsqueeze(-2)).sum(2)
+
+    def times(self, votes: Tensor, other: Tensor) -> Tensor:
+        """Multiply the votes of a tile by numbers, in memory that the next product uses again: new
+        memory of that size costs more than the product."""
+        return torch.mul(votes, other, out=self.scratch("product", *votes.shape))
 
     def scratch(self, name: str, *shape: int) -> Tensor:
         """Return memory that the next tile uses again."""

@@ -45,7 +45,7 @@ class WindowSums:
         sums = self.filters.new_empty(len(self.images), *grid)
         for part in self._parts():
             maps = self._convolved(self._maps(part))
-            sums[part] = self._grid(maps, self.n_out)
+            _copy(sums[part], self._grid(maps, self.n_out))
         sums = sums.flatten(-2).flatten(1, 2)
         if self.vote_map.bias is not None:
             sums += self.slots * self.vote_map.bias
@@ -77,7 +77,7 @@ class WindowSums:
                 (pose, weight, False),
             )
             if of_images is not None:
-                of_images[part] = self._grid(of_maps, self.window.child_grid[2])
+                _copy(of_images[part], self._grid(of_maps, self.window.child_grid[2]))
             if of_filters is not None:
                 of_filters += of_part
         return [
@@ -119,4 +119,21 @@ class WindowSums:
 
 def _channels(grid: Tensor) -> Tensor:
     """Poses [b, h, w, n, row, c] as maps [(b, row), (n, c), h, w], channels last."""
-    return grid.permute(0, 4, 1, 2, 3, 5).flatten(4).flatten(0, 1).permute(0, 3, 1, 2)
+    by_row = grid.permute(0, 4, 1, 2, 3, 5)
+    if not by_row.is_contiguous():
+        by_row = torch.empty_like(by_row, memory_format=torch.contiguous_format)
+        _copy(by_row, grid.permute(0, 4, 1, 2, 3, 5))
+    return by_row.flatten(4).flatten(0, 1).permute(0, 3, 1, 2)
+
+
+def _copy(to: Tensor, what: Tensor) -> None:
+    """Copy, 16 bytes for one number where as many lie together: rows of poses are short, and number
+    by number this takes up to four times as long."""
+    if to.dtype == what.dtype and all(_in_pieces(x) for x in (to, what)):
+        to, what = to.view(torch.complex128), what.view(torch.complex128)
+    to.copy_(what)
+
+
+def _in_pieces(x: Tensor) -> bool:
+    places = (x.shape[-1], x.storage_offset(), *x.stride()[:-1])
+    return x.stride(-1) == 1 and all(place * x.itemsize % 16 == 0 for place in places)

@@ -116,7 +116,8 @@ def normalised(pose: Tensor, weight: Tensor, bias: Tensor, guard: float = NORM_G
 def centred(pose: Tensor) -> Tensor:
     """A pose without the mean of its components. PyTorch's LayerNorm takes m/σ from x/σ: where the
     mean m is large beside the spread σ, hardly a digit is left, and none of one component."""
-    return pose - pose.mean(-1, keepdim=True)
+    # Not `mean`, whose gradient is divided number by number.
+    return pose - pose.sum(-1, keepdim=True) / pose.shape[-1]
 
 
 def inverted_routing(
