@@ -1,8 +1,10 @@
 """The sentences of errors, as a user reads them: one at a time, or all those of a folder.
 
 A file of errors has a call on a line of its own, and below it, indented, the sentence that it ends
-in. `cases_of` reads it, `write` writes the sentences anew."""
+in. To write those of a folder anew: PYTHONPATH=tests python tests/error_text.py tests/ops"""
 
+import importlib.util
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,16 +34,15 @@ def cases_of(path: Path) -> list[Any]:
     return [pytest.param(call, " ".join(lines), id=call) for call, lines in _read(path)]
 
 
-def write(path: Path, names: dict[str, Any]) -> None:
+def write(path: Path, said: Callable[[str], str]) -> None:
     """Put what the calls of a file say today below them; comments stay where they are."""
     written = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith(" "):
             written.append(line)
         if line and not line.startswith((" ", "#")):
-            said = said_by(line, names)
             written += textwrap.wrap(
-                said,
+                said(line),
                 width=100,
                 initial_indent="    ",
                 subsequent_indent="    ",
@@ -62,3 +63,16 @@ def _read(path: Path) -> Iterator[tuple[str, list[str]]]:
         call, said = ("" if line.startswith("#") else line), []
     if call:
         yield call, said
+
+
+if __name__ == "__main__":
+    for folder in map(Path, sys.argv[1:]):
+        # By the name that pytest gives it, which some sentences say.
+        name = ".".join([*folder.parts, "test_errors"])
+        spec = importlib.util.spec_from_file_location(name, folder / "test_errors.py")
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        write(module.ERRORS, module.said)

@@ -1,6 +1,4 @@
-"""What layers say of what they cannot be made of or take, in errors.txt, word by word.
-
-To write the file again: PYTHONPATH=tests python tests/layers/test_errors.py"""
+"""What layers say of what they cannot be made of or take, in errors.txt, word by word."""
 
 import math
 from functools import partial
@@ -11,7 +9,7 @@ import torch
 from torch import nn
 
 import torchcaps as tc
-from error_text import cases_of, said_by, write
+from error_text import cases_of, said_by
 from layers.routing.bound import bound
 from torchcaps import layers, ops
 from torchcaps.layers import (
@@ -151,9 +149,13 @@ NAMES |= {
 }
 
 
+def said(call):
+    return said_by(call, NAMES)
+
+
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))
 def test_what_is_told(call, sentence):
-    assert said_by(call, NAMES) == sentence
+    assert said(call) == sentence
 
 
 @pytest.mark.parametrize("keep", ["none", "last", "steps"])
@@ -161,7 +163,3 @@ def test_a_routing_of_ones_own_that_fits_passes(keep):
     assert through(Odd(), keep).parents.activation.shape == (4, 2)
     assert through(Odd(activation=None), keep).parents.activation is None
     assert through(Forgetful()).steps == ()
-
-
-if __name__ == "__main__":
-    write(ERRORS, NAMES)

@@ -1,12 +1,9 @@
 """CapsNet: its size as printed and on paper, and the readings its docstring fixes."""
 
-import re
-
 import pytest
 import torch
 
 from torchcaps import create_model
-from torchcaps.errors import TorchcapsError
 
 # (1, 28, 28): 256·81 + 256 | 256·256·81 + 256 | 6·6·32 children × 10 × 16 × 8 |
 # 160·512 + 512 | 512·1024 + 1024 | 1024·784 + 784
@@ -69,31 +66,3 @@ def test_weight_std_scales_the_class_weights_alone():
     for name, tensor in one.items():
         factor = 2 if name == "layers.classes.weight" else 1
         torch.testing.assert_close(two[name], factor * tensor, rtol=1e-6, atol=0)
-
-
-def test_too_small_an_image():
-    expected = (
-        "an image of (channels, height, width) = (1, 16, 28) does not pass through the convolutions"
-    )
-    with pytest.raises(TorchcapsError, match=re.escape(expected)):
-        create_model("capsnet", image=(1, 16, 28))
-
-
-@pytest.mark.parametrize(
-    ("options", "remedy"),
-    [
-        # 14 pixels: kernel 7 leaves 8, then one; kernel 9 leaves 6, which is less than 9.
-        (
-            {"image": (1, 14, 14)},
-            "or a smaller kernel: kernel=7, on the command line --option kernel=7.",
-        ),
-        ({"image": (1, 9, 9)}, "kernel=5, on the command line --option kernel=5."),
-        ({"image": (1, 6, 6), "kernel": 5}, "kernel=3, on the command line --option kernel=3."),
-    ],
-)
-def test_too_small_an_image_is_answered_with_the_kernel_that_fits(options, remedy):
-    with pytest.raises(TorchcapsError, match=re.escape(remedy)) as caught:
-        create_model("capsnet", **options)
-    assert "smaller kernels" not in str(caught.value)
-    (kernel,) = re.findall(r"--option kernel=(\d)", str(caught.value))
-    create_model("capsnet", **options | {"kernel": int(kernel)})

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps import create_model
 from torchcaps.models import convert
 from torchcaps.types import Capsules
@@ -212,14 +211,3 @@ def test_matrices_of_efficient_capsnet_vote_as_there():
     there = torch.einsum("bji,kjiz->bjkz", poses, w)
     torch.testing.assert_close(model.layers["classes"].votes(Capsules(poses)), there)
     torch.testing.assert_close(model.layers["classes"].routing.prior, b[..., 0].T)
-
-
-def test_what_is_no_weight_of_theirs():
-    assert text_of(lambda: convert({"fc.weight": torch.ones(2)}, source="rem")) == (
-        "the checkpoint holds 'fc.weight', which no network of 'rem' that we know has; is it of "
-        "another network, or are the weights one level deeper, as in checkpoint['model']?"
-    )
-    assert text_of(lambda: convert({}, source="aple")).startswith("source='aple' is unknown; did")
-    assert text_of(lambda: convert({"classCaps.weight": torch.ones(2)}, source="rem")).endswith(
-        "are they of another network?"
-    )

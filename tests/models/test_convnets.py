@@ -7,11 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from error_text import text_of
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.convolution import LargeConv2d
-from torchcaps.models import MODELS
 from torchcaps.ops import squash
 
 # What every network scores, and the smallest side of a square image that passes.
@@ -26,9 +24,6 @@ KINDS = {
     "tsai_dmm_cnn": ("independent_logits", 13),
     "tsai_dmm_cnn_fcpool": ("independent_logits", 13),
 }
-DRAWING = {"gu_convnet_cr", "gu_convnet_r", "gu_convnet_cr_sf"}
-# One of each class of network; the others differ by their layers alone.
-FAMILIES = ["convnet_fc", "gu_convnet_cr", "gu_convnet_cr_sf"]
 IMAGE, CLASSES = (3, 17, 23), 7
 
 every = pytest.mark.parametrize("name", KINDS)
@@ -214,37 +209,6 @@ def test_both_convolutions_of_convnet_avg_have_a_relu():
 
 
 @every
-def test_any_image_and_every_parameter_learns(name):
-    model = made(name)
-    x, y = images(4), torch.arange(4)
-    out = model(x, y, keep="steps")
-    assert out.scores.shape == (4, CLASSES)
-    assert out.scores_are == KINDS[name][0]
-    assert out.trace == ()
-    assert (out.reconstruction is not None) == (name in DRAWING)
-    loss = out.scores.square().sum()
-    if name in DRAWING:
-        assert out.reconstruction.shape == x.shape
-        loss = loss + (out.reconstruction - x).square().sum()
-    loss.backward()
-    starved = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    assert starved == []
-
-
-@every
-def test_an_image_alone_is_the_image_in_a_batch(name):
-    model, x = shared(name), images()
-    batch = model(x).scores
-    for k in range(3):
-        torch.testing.assert_close(model(x[k : k + 1]).scores[0], batch[k], rtol=1e-4, atol=1e-5)
-
-
-@every
-def test_an_empty_batch(name):
-    assert shared(name)(images(0)).scores.shape == (0, CLASSES)
-
-
-@every
 def test_the_smallest_image(name):
     side = KINDS[name][1]
     chosen = {"n_classes": 2}
@@ -258,13 +222,6 @@ def test_the_smallest_image(name):
             )
             with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}.*use a larger image"):
                 create_model(name, image=image, **chosen)
-
-
-@pytest.mark.parametrize("name", ["convnet_fc", "convnet_avg", "gu_convnet_fc_lk"])
-def test_a_kernel_of_nothing(name):
-    expected = f"{name} takes kernel from 1 up, but it came as 0."
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
-        create_model(name, image=IMAGE, kernel=0)
 
 
 @pytest.mark.parametrize("name", ["convnet_fc", "gu_convnet_fc_lk"])
@@ -419,13 +376,6 @@ def test_primary_relu_of_convnet_cr_sf():
     torch.testing.assert_close(with_relu.primary(images()).pose, squash(grouped.relu()))
 
 
-@pytest.mark.parametrize("name", ["gu_convnet_cr", "gu_convnet_cr_sf"])
-@pytest.mark.parametrize("target", [[0, CLASSES], [0, -1], [0.0, 1.0]])
-def test_targets_that_do_not_fit(name, target):
-    with pytest.raises(TorchcapsError, match=r"^target must be "):
-        shared(name)(images(2), torch.tensor(target))
-
-
 def test_pixels_whose_sum_overflows_are_finite():
     model = shared("gu_convnet_cr")
     huge = torch.full((1, 3, 17, 23), torch.finfo(torch.float32).max)
@@ -435,77 +385,3 @@ def test_pixels_whose_sum_overflows_are_finite():
     both[0, 0, 0, :2] = torch.tensor([float("inf"), -float("inf")])
     with pytest.raises(TorchcapsError, match=r"^the images hold NaN or infinite values"):
         model(both)
-
-
-SHAPE = (
-    "this network takes images [batch, 3, 17, 23], but came with shape {came}; a single image "
-    "needs image.unsqueeze(0), another size needs create_model(..., image=(channels, height, "
-    "width))."
-)
-NOT_FINITE = (
-    "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: look for a "
-    "division by zero in the preparation of the images."
-)
-
-
-@pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        (torch.zeros(3, 17, 23), SHAPE.format(came=[3, 17, 23])),
-        (torch.zeros(2, 3, 23, 17), SHAPE.format(came=[2, 3, 23, 17])),
-        (torch.zeros(2, 1, 17, 23), SHAPE.format(came=[2, 1, 17, 23])),
-        (
-            torch.zeros(2, 3, 17, 23, dtype=torch.uint8),
-            "images must be floating point in [0, 1], but came as torch.uint8; "
-            "for bytes use image.float() / 255.",
-        ),
-        (
-            torch.zeros(2, 3, 17, 23, dtype=torch.float64),
-            "images and weights must share a dtype, but are torch.float64 and torch.float32; "
-            "convert the images, or the network with model.to(torch.float64).",
-        ),
-        (torch.full((2, 3, 17, 23), torch.nan), NOT_FINITE),
-        (torch.full((2, 3, 17, 23), torch.inf), NOT_FINITE),
-    ],
-    ids=["rank", "size", "channels", "bytes", "dtype", "nan", "inf"],
-)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_images_that_do_not_fit(name, image, expected):
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
-        shared(name)(image)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_an_unknown_keep(name):
-    with pytest.raises(TorchcapsError, match=r"^keep='all' is unknown; "):
-        shared(name)(images(), keep="all")
-
-
-def test_presets_are_those_of_the_papers():
-    names = [*KINDS, "tsai_cnn_c100"]
-    presets = {name: (MODELS[name].image, MODELS[name].n_classes) for name in names}
-    assert presets == {
-        "convnet_fc": ((1, 40, 40), 10),
-        "convnet_avg": ((1, 40, 40), 10),
-        "gu_convnet_fc_lk": ((1, 36, 36), 10),
-        "gu_convnet_cr": ((1, 28, 28), 10),
-        "gu_convnet_r": ((1, 28, 28), 10),
-        "gu_convnet_cr_sf": ((1, 28, 28), 10),
-        "tsai_cnn_c10": ((3, 32, 32), 10),
-        "tsai_cnn_c100": ((3, 32, 32), 100),
-        "tsai_dmm_cnn": ((1, 36, 36), 10),
-        "tsai_dmm_cnn_fcpool": ((1, 36, 36), 10),
-    }
-
-
-@pytest.mark.parametrize("name", ["convnet_avg", "gu_convnet_cr", "gu_convnet_cr_sf"])
-def test_a_network_without_capsules_says_that_nothing_can_be_changed(name):
-    model = create_model(name, image=(1, 24, 24)).eval()
-    images = torch.rand(2, 1, 24, 24)
-    for change in ({"couple": torch.clone}, {"intervene": {"classes": torch.clone}}):
-        (word,) = change
-        assert text_of(lambda change=change: model(images, **change)) == (
-            f"{type(model).__name__} has no layer of capsules, so {word} finds nothing to change "
-            f"in it; leave {word} out, or take a capsule network."
-        )
-    torch.testing.assert_close(model(images, couple=None).scores, model(images).scores)

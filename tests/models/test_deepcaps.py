@@ -1,22 +1,20 @@
 """DeepCaps: its size on paper, its cells, how it starts, and what its trace can be asked."""
 
-import io
 import math
 
 import pytest
 import torch
 from torch import nn
 
-from error_text import text_of
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
 from torchcaps.data import ImageSet
-from torchcaps.layers import Conv3dCapsules, DeconvDecoder, UniformRouting
+from torchcaps.layers import Conv3dCapsules, DeconvDecoder
 from torchcaps.models import MODELS
 from torchcaps.models.deepcaps import deepcaps
 from torchcaps.ops import margin_loss, reconstruction_loss, squash
 from torchcaps.tasks import dissect
-from torchcaps.types import Capsules, Output
+from torchcaps.types import Capsules
 
 # Not square, and odd: 17 × 19 – 9 × 10 – 5 × 5 – 3 × 3 – 2 × 2.
 IMAGE, CLASSES = (2, 17, 19), 3
@@ -279,39 +277,6 @@ def test_the_uniform_twin_routes_nowhere():
         torch.testing.assert_close(step.coupling, torch.full_like(step.coupling, even))
 
 
-def test_a_uniform_routing_that_is_given_as_an_object_routes_nowhere_either():
-    with torch.device("meta"):
-        model = made(routing=UniformRouting())
-        assert model.layers["cell_4_skip"].iterations == 1
-        said = text_of(lambda: made(routing=UniformRouting(), iterations=5))
-    assert said == (
-        "a routing that is given as an object has its options already, so iterations=5 would do "
-        "nothing; UniformRouting has no such option, so leave it out."
-    )
-
-
-def test_keep_changes_no_bit(trained):
-    none, last, steps = (trained(images(), keep=keep) for keep in ("none", "last", "steps"))
-    assert none.trace == ()
-    for other in (last, steps):
-        assert torch.equal(other.scores, none.scores)
-        assert torch.equal(other.classes.pose, none.classes.pose)
-        assert torch.equal(other.reconstruction, none.reconstruction)
-    for a, b in zip(last.trace, steps.trace, strict=True):
-        assert len(a.routed.steps) == 1
-        assert len(b.routed.steps) == 3
-        assert torch.equal(a.routed.steps[-1].coupling, b.routed.steps[-1].coupling)
-
-
-def test_the_decoder_draws_the_target_or_the_longest(trained):
-    longest = trained(images())
-    with_target = trained(images(), longest.scores.argmax(-1))
-    assert torch.equal(with_target.reconstruction, longest.reconstruction)
-    other = trained(images(), (longest.scores.argmax(-1) + 1) % CLASSES)
-    assert not torch.equal(other.reconstruction, longest.reconstruction)
-    assert torch.equal(other.scores, longest.scores)
-
-
 def test_options_are_those_of_the_routed_layers():
     model = made(detach="votes", iterations=4, weight_std=0.2, squash_over="pose")
     skip, classes = model.layers["cell_4_skip"], model.layers["classes"]
@@ -348,18 +313,6 @@ def test_loss_falls_on_eight_images():
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_an_image_alone_is_the_image_in_a_batch(trained):
-    x = images()
-    batch = trained(x)
-    for k in range(3):
-        alone = trained(x[k : k + 1])
-        torch.testing.assert_close(alone.scores[0], batch.scores[k], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(
-            alone.reconstruction[0], batch.reconstruction[k], rtol=1e-4, atol=1e-5
-        )
-    assert trained(images(0), keep="last").scores.shape == (0, CLASSES)
-
-
 @pytest.mark.parametrize("image", [(1, 1, 1), (2, 1, 3)], ids=str)
 def test_no_image_is_too_small(image):
     model, x = made(image=image).eval(), images(1, image)
@@ -367,44 +320,3 @@ def test_no_image_is_too_small(image):
     assert out.scores.shape == (1, CLASSES)
     assert out.scores.isfinite().all()
     assert out.reconstruction.shape == (1, *image)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keep", ["none", "last"])
-def test_an_exported_network_comes_back(trained, keep):
-    x, file = images(2), io.BytesIO()
-    torch.export.save(torch.export.export(trained, (x,), {"keep": keep}), file)
-    file.seek(0)
-    out, expected = torch.export.load(file).module()(x, keep=keep), trained(x, keep=keep)
-    assert isinstance(out, Output)
-    torch.testing.assert_close(out.classes.pose, expected.classes.pose, rtol=0, atol=1e-6)
-    assert [layer.name for layer in out.trace] == [layer.name for layer in expected.trace]
-    for a, b in zip(out.trace, expected.trace, strict=True):
-        torch.testing.assert_close(
-            a.routed.steps[-1].coupling, b.routed.steps[-1].coupling, rtol=0, atol=1e-6
-        )
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda model: model(images(2, (2, 19, 17))),
-            "this network takes images [batch, 2, 17, 19], but came with shape [2, 2, 19, 17]; a "
-            "single image needs image.unsqueeze(0), another size needs create_model(..., "
-            "image=(channels, height, width)).",
-        ),
-        (
-            lambda model: model(images(), keep="all"),
-            "keep='all' is unknown; known: last, none, steps.",
-        ),
-        (
-            lambda _: made(iterations=0),
-            "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
-        ),
-    ],
-    ids=["size", "keep", "iterations"],
-)
-def test_what_is_refused(net, call, text):
-    assert text_of(lambda: call(net)) == text

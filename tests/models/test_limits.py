@@ -24,44 +24,6 @@ def largest(name, **size):
         return heaviest(create_model(name, **size))[1].nbytes
 
 
-def test_too_large_a_weight_is_refused_with_three_remedies():
-    assert refusal("capsnet", **LARGE) == (
-        "capsnet for images of 3×224×224 and 200 classes would need layers.classes.weight of "
-        "346112×200×16×8 numbers, 35.4 GB, four times as much in training, and 4.3 GB is the most "
-        'that is made; each of these helps: (1) sharing="type", one matrix for all positions of a '
-        "capsule type; (2) images of 3×88×88 or smaller; (3) rem_effconv, made for large images."
-    )
-
-
-def test_channels_count_too():
-    assert refusal("capsnet", image=(10**6, 28, 28)) == (
-        "capsnet for images of 1000000×28×28 and 10 classes would need decoder.layers.4.weight of "
-        "784000000×1024 numbers, 3,211 GB, four times as much in training, and 4.3 GB is the most "
-        "that is made; take fewer channels, pixels or classes."
-    )
-
-
-def test_words_that_say_sizes_count_too():
-    assert "would need layers.hidden_2.weight of " in refusal(
-        "mitterreiter_grid", widths="100000,100000,8"
-    )
-
-
-def test_more_numbers_than_can_be_counted_are_refused():
-    size = {"image": (1, 10**6, 2000), "n_classes": 10**6}
-    options = {"widths": "1000000,1000000", "d_pose": 10**6}
-    with torch.device("meta"):
-        assert refusal("mitterreiter_grid", **size, **options) == (
-            "a network for images of 1×1000000×2000 and 1000000 classes, with these options, would "
-            "need more memory than any machine has; take smaller images, fewer classes or smaller "
-            "options."
-        )
-
-
-def test_a_kernel_that_fits_is_found_soon():
-    assert "--option kernel=13." in refusal("capsnet", image=(1, 28, 28), kernel=10**6 - 1)
-
-
 def test_each_remedy_helps():
     assert largest("capsnet", **LARGE) > LARGEST
     assert largest("capsnet", **LARGE, sharing="type") <= LARGEST

@@ -30,20 +30,6 @@ class Anneal(tc.layers.Routing):
         return tc.Routed(parents, () if keep == "none" else (tc.Step(None, coupling, parents),))
 
 
-class Silent(Anneal):
-    gives_activations = False
-
-
-class Needy(Anneal):
-    def __init__(self, warmth):
-        super().__init__(warmth=warmth)
-
-
-class Half(tc.layers.Routing):
-    def create_parameters(self, *, n_in, n_out, d_out):
-        pass
-
-
 class Linear(nn.Module):
     def __init__(self, *, image, n_classes, width: int = 4):
         super().__init__()
@@ -62,55 +48,6 @@ def _tables():
 
 
 SMALL = {"image": (1, 20, 20), "n_classes": 3}
-
-
-class Unbegun(Anneal):
-    def __init__(self):
-        self.iterations = 2
-
-
-class UnbegunNetwork(nn.Module):
-    def __init__(self, *, image, n_classes):
-        self.width = n_classes
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_a_routing_that_forgets_super_is_told(named):
-    tc.register_routing("unbegun", Unbegun)
-    routing = "unbegun" if named else Unbegun()
-    for make in (
-        lambda: tc.create_model("capsnet", **SMALL, kernel=5, routing=routing),
-        lambda: tc.layers.DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing),
-    ):
-        assert text_of(make) == "Unbegun.__init__ must begin with super().__init__()."
-
-
-def test_a_registered_network_that_forgets_super_is_told():
-    tc.register_model("unbegun", UnbegunNetwork, **SMALL)
-    said = text_of(lambda: tc.create_model("unbegun"))
-    assert said == "UnbegunNetwork.__init__ must begin with super().__init__()."
-
-
-class Unscored(Anneal):
-    """It says nothing of activations, and gives none."""
-
-    def forward(self, votes, activation, *, keep="none"):
-        return tc.Routed(tc.Capsules(votes.mean(-3)), ())
-
-
-def test_classes_without_an_activation_are_told_how_to_get_one():
-    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=Unscored())
-    assert text_of(lambda: model(torch.rand(2, 1, 20, 20))) == (
-        "the class capsules carry no activation, so they cannot score; give the network a head, or "
-        "the last layer a routing with activations, such as tc.Capsules(pose, pose.norm(dim=-1))."
-    )
-
-    backbone = nn.Conv2d(1, 4, 5)
-    head = tc.layers.CapsuleHead.after(backbone, **SMALL, routing=Unscored())
-    assert text_of(lambda: head(backbone(torch.rand(2, 1, 20, 20)))) == (
-        "the class capsules of Unscored carry no activation, so they cannot score; let its forward "
-        "give tc.Capsules(pose, pose.norm(dim=-1))."
-    )
 
 
 class Bare(Anneal):
@@ -227,26 +164,6 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
     assert "holds the network 'linear', which is unknown" in text_of(lambda: tc.load(path))
 
 
-class Configured(Linear):
-    """It looks at its own `config` in every call."""
-
-    def __init__(self, image, n_classes):
-        super().__init__(image=image, n_classes=n_classes)
-        self.config = {"scale": 3.0}
-
-    def forward(self, images):
-        return super().forward(images * self.config["scale"])
-
-
-def test_a_registered_network_keeps_its_own_config_or_is_told():
-    """It was written over, and the network ended in a KeyError."""
-    tc.register_model("configured", Configured, image=(1, 8, 8), n_classes=3)
-    assert text_of(lambda: tc.create_model("configured")) == (
-        "torchcaps writes into `config` of a network by what name and options it was made, but "
-        "configured has a `config` of its own; call that otherwise, for example self.settings."
-    )
-
-
 def test_a_network_of_create_model_may_be_registered_by_another_name(tmp_path):
     def build(image, n_classes, width=4):
         return tc.create_model(
@@ -307,84 +224,3 @@ def test_what_holds_a_weight_in_two_places_still_does_once_it_is_loaded(tmp_path
     assert again.second.weight is again.first.weight
     assert again.last is again.weights[0]
     assert again.last.dtype == dtype
-
-
-@pytest.mark.parametrize("default", [nn.ReLU, torch.relu, (8, 16), [], {}, math.nan])
-def test_a_default_that_no_file_can_hold_is_refused_at_once(default):
-    """It was trained to the end, and could not be saved or not be loaded."""
-
-    def build(image, n_classes, act=default):
-        return Linear(image=image, n_classes=n_classes)
-
-    said = text_of(lambda: tc.register_model("acting", build, image=(1, 8, 8), n_classes=2))
-    assert "needs a number, a word, True, False or None as its default" in said
-    assert said.endswith("let it be a word, and choose by that.")
-
-
-def test_a_build_that_returns_nothing_is_told():
-    def build(image, n_classes):
-        Linear(image=image, n_classes=n_classes)
-
-    tc.register_model("forgetful", build, image=(1, 8, 8), n_classes=2)
-    assert text_of(lambda: tc.create_model("forgetful")) == (
-        "forgetful must make an nn.Module, but what makes it gave None; does it end in return?"
-    )
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: tc.register_routing("no name", Anneal), "a routing needs a name of letters"),
-        (lambda: tc.register_routing("em", Anneal), "the name 'em' belongs to torchcaps.layers."),
-        (
-            lambda: tc.register_routing("a", Anneal()),
-            "an object; give the class Anneal itself.",
-        ),
-        (
-            lambda: tc.register_routing("a", Linear),
-            "from torchcaps.layers.Routing, but got",
-        ),
-        (lambda: tc.register_routing("a", Needy), "Needy needs a default, because a network makes"),
-        (lambda: tc.register_routing("a", Half), "Half lacks forward; a routing defines"),
-        (
-            lambda: tc.create_model("capsnet", routing=Silent()),
-            "capsnet scores by the activations of its classes, and Silent gives none; it takes ",
-        ),
-        (
-            lambda: tc.create_model("capsnet", routing=Anneal(), iterations=5),
-            "a routing that is given as an object has its options already, so iterations=5 would "
-            "do nothing; say it where Anneal(…) is made.",
-        ),
-        (
-            lambda: tc.register_model("capsnet", Linear, image=(1, 8, 8), n_classes=2),
-            "the name 'capsnet' belongs to another network",
-        ),
-        (
-            lambda: tc.create_model("capsnet", routing=Anneal),
-            "capsnet takes a routing by its name or as an object, but got the class Anneal; call "
-            "it: routing=Anneal().",
-        ),
-        (
-            lambda: tc.create_model("capsnet", routing="EM"),
-            "routing='EM' is unknown; did you mean 'em'?",
-        ),
-        (
-            lambda: tc.register_model("x", Linear, image=(28, 28), n_classes=2),
-            "image must be (channels, height, width), three whole numbers from 1",
-        ),
-        (
-            lambda: tc.register_model("x", Linear, image=(1, 8, 8), n_classes="two"),
-            "n_classes must be a whole number from 1",
-        ),
-        (
-            lambda: tc.register_model("x", nn.Linear(2, 2), image=(1, 8, 8), n_classes=2),
-            "for one module use fit(recipe, out, model=module).",
-        ),
-        (
-            lambda: tc.register_model("x", nn.Linear, image=(1, 8, 8), n_classes=2),
-            "but it takes no image; let it take both, even if it needs neither.",
-        ),
-    ],
-)
-def test_mistakes_are_sentences(call, words):
-    assert words in text_of(call)

@@ -5,9 +5,6 @@ import torch
 from torch import nn
 
 from torchcaps import create_model
-from torchcaps.models import MODELS
-
-NAMES = ["resnet18", "tsai_resnet18_c100"]
 
 
 @pytest.mark.parametrize(
@@ -47,29 +44,6 @@ def test_maps_halve_three_times():
     assert found == stem + [
         shape for shape in ((64, 32), (128, 16), (256, 8), (512, 4)) for _ in range(2)
     ]
-
-
-def test_presets_are_those_of_the_paper():
-    assert [MODELS[name].image for name in NAMES] == [(3, 32, 32)] * 2
-    assert [MODELS[name].n_classes for name in NAMES] == [10, 100]
-
-
-def test_any_image_and_every_parameter_learns():
-    model = create_model("resnet18", image=(2, 17, 23), n_classes=7)
-    out = model(torch.rand(4, 2, 17, 23), torch.arange(4), keep="last")
-    assert out.scores.shape == (4, 7)
-    assert out.scores_are == "logits"
-    assert (out.classes, out.reconstruction, out.trace) == (None, None, ())
-    out.scores.square().sum().backward()
-    starved = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    assert starved == []
-
-
-def test_an_image_alone_is_the_image_in_a_batch():
-    model = create_model("resnet18", image=(1, 9, 14), n_classes=2).eval()
-    x = torch.rand(3, 1, 9, 14)
-    batch = model(x).scores
-    torch.testing.assert_close(model(x[1:2]).scores[0], batch[1], rtol=1e-4, atol=1e-5)
 
 
 def test_one_pixel():

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import torchcaps as tc
-from error_text import text_of
 
 IMAGE = (1, 20, 20)
 
@@ -49,15 +48,3 @@ def test_jit_traces_it(model):
     images, others = torch.rand(2, *IMAGE), torch.rand(2, *IMAGE)
     traced = torch.jit.trace(tc.models.scores_only(model), (images,))
     torch.testing.assert_close(traced(others), model(others).scores)
-
-
-def test_what_returns_no_output_is_refused_in_a_sentence():
-    assert text_of(lambda: tc.models.scores_only("net.safetensors")) == (
-        "scores_only takes a network, an nn.Module, but got 'net.safetensors'; tc.load(path) opens "
-        "a saved one."
-    )
-    plain = tc.models.scores_only(torch.nn.Flatten())
-    assert text_of(lambda: plain(torch.rand(2, *IMAGE))) == (
-        "scores_only takes a network that returns a torchcaps.Output, but Flatten returned a "
-        "Tensor; a network that returns its scores needs no scores_only."
-    )

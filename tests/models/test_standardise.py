@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.models import MODELS, create_model, load, save
 from torchcaps.models.standardise import Standardise
 
@@ -60,31 +59,3 @@ def test_channels_come_to_mean_0_and_deviation_1():
     found = Standardise(2, *NUMBERS)(images).transpose(0, 1).flatten(1)
     torch.testing.assert_close(found.mean(1), torch.zeros(2), rtol=0, atol=0.02)
     torch.testing.assert_close(found.std(1), torch.ones(2), rtol=0, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [((0.1,), (0.2,)), ((0.1, float("nan")), (0.2, 0.2)), ("ab", (0.2, 0.2)), ((0, 0), 1)],
-)
-def test_numbers_that_are_none_are_refused(numbers):
-    assert text_of(
-        lambda: create_model("peer_sign_dynamic", image=(2, 5, 4), standardise=numbers)
-    ) == (
-        f"standardise must be (means, standard deviations), with a finite number for each of 2 "
-        f"channels in both, but came as {numbers!r}."
-    )
-
-
-def test_a_deviation_of_zero_is_refused():
-    text = text_of(lambda: create_model("capsnet", standardise=((0.1,), (0.0,))))
-    assert text == (
-        "standardise divides by the standard deviations, so they must be above 0, but they came "
-        "as (0.0,)."
-    )
-
-
-@pytest.mark.parametrize("pair", [(), [], 3, "ab", ((0.5,),), {}])
-def test_what_is_no_pair_is_told(pair):
-    """Found by make fuzz."""
-    text = text_of(lambda: create_model("peer_sign_dynamic", image=(1, 5, 4), standardise=pair))
-    assert text.startswith("standardise must be (means, standard deviations), with a ")

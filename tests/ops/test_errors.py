@@ -1,6 +1,4 @@
-"""What ops say of what they cannot take, in errors.txt, word by word.
-
-To write the file again: PYTHONPATH=tests python tests/ops/test_errors.py"""
+"""What ops say of what they cannot take, in errors.txt, word by word."""
 
 import math
 from pathlib import Path
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from error_text import cases_of, said_by, write
+from error_text import cases_of, said_by
 from torchcaps import ops
 from torchcaps.ops import fused, materialise
 from torchcaps.types import Capsules, Output, VoteMap, Window
@@ -44,9 +42,13 @@ NAMES |= {"CHILD_ID": CHILD_ID, "LABELS": LABELS, "SCORES": SCORES, "POSE": POSE
 NAMES |= {"MADE": MADE, "em": em, "conv3d": conv3d, "votes_of": votes_of, "fused": fused}
 
 
+def said(call):
+    return said_by(call, NAMES)
+
+
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))
 def test_what_is_told(call, sentence):
-    assert said_by(call, NAMES) == sentence
+    assert said(call) == sentence
 
 
 # Each looks at the poses in its own way before it routes.
@@ -58,7 +60,3 @@ def test_every_backend_says_it_of_a_vote_map(call, sentence, backend):
     assert (
         said_by(call.replace("'distance'", f"'distance', backend={backend!r}"), NAMES) == sentence
     )
-
-
-if __name__ == "__main__":
-    write(ERRORS, NAMES)
