@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 
 @contextmanager
@@ -17,3 +18,10 @@ def needing(package: str, *, room: str, extra: str) -> Iterator[None]:
             f"'torchcaps[{extra}]'.",
             name=package,
         ) from None
+
+
+def check_installed(package: str, *, room: str, extra: str) -> None:
+    """Say it at once of a room that imports the package later."""
+    with needing(package, room=room, extra=extra):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)

@@ -16,16 +16,51 @@ from torchcaps.layers import (
     sabour_backbone,
     with_channels_last,
 )
-from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
+from torchcaps.layers.backbone import (
+    maps_after,
+    residual_backbone,
+    resnet_backbone,
+    simple_backbone,
+)
 from torchcaps.layers.convolution import SmallConv2d
+from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models import create_model
+from torchcaps.models.deepcaps import WIDTH, _Cell, _stem
 
 
 def simple_256(channels):
     return simple_backbone(channels, 256, kernel=4, norm=True)
 
 
-BACKBONES = [sabour_backbone, efficient_backbone, simple_256, resnet_backbone]
+def pooled(channels):
+    convolution = nn.Conv2d(channels, 6, (3, 2), (2, 1), (1, 0), (1, 2))
+    return nn.Sequential(convolution, nn.LeakyReLU(), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2))
+
+
+def without_arithmetic(channels):
+    """Each of these is asked on the meta device."""
+    same = (
+        nn.Conv2d(channels, 6, 3, padding="same"),
+        nn.Conv2d(6, 6, 3, 1, 2, padding_mode="reflect"),
+    )
+    halves = nn.Sequential(nn.Identity())
+    halves.register_forward_hook(lambda module, given, out: out[..., ::2])
+    return nn.Sequential(
+        *same, nn.MaxPool2d(2, ceil_mode=True), nn.Upsample(scale_factor=3), halves
+    )
+
+
+BACKBONES = [
+    sabour_backbone,
+    efficient_backbone,
+    simple_256,
+    resnet_backbone,
+    pooled,
+    without_arithmetic,
+    lambda channels: FrozenTrunk(channels, "resnet18"),
+    lambda channels: FrozenTrunk(channels, "resnet18_imagenet"),
+    lambda channels: nn.Sequential(_stem(channels), _Cell(WIDTH, 4)),
+]
 
 
 def size(module):
@@ -38,6 +73,7 @@ def test_feature_shape_is_that_of_a_forward(backbone, image):
     module = backbone(image[0])
     real = module(torch.rand(2, *image))
     assert feature_shape(module, image) == tuple(real.shape[1:])
+    assert (maps_after(module, image) is None) == (backbone is without_arithmetic)
 
 
 def test_features_of_a_huge_image_cost_nothing():

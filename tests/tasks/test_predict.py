@@ -100,7 +100,7 @@ def test_of_two_certain_classes_the_one_with_the_higher_score_is_said_and_marked
     assert found.text() == "x.png: b, 1.00; then a, 1.00"
     assert found.numbers()["class"] == "b"
     figures = []
-    monkeypatch.setitem(_draw.__globals__, "write_figure", lambda each, path: figures.append(each))
+    monkeypatch.setattr("torchcaps.viz.write_figure", lambda each, path: figures.append(each))
     _draw([found], Path("x.svg"))
     (number,) = figures[0].axes[1].texts
     assert number.get_position()[1] == 1

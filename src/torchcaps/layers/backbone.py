@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import check_sizes
-from torchcaps.layers.convolution import SmallConv2d, WholeMapConv2d
+from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, WholeMapConv2d
+
+# (channels, height, width)
+Maps = tuple[int, int, int]
 
 
 def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.Sequential:
@@ -258,6 +261,9 @@ class _ResidualBlock(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         return torch.relu_(self.residual(features).add_(self.shortcut(features)))
 
+    def maps_after(self, maps: Maps) -> Maps | None:
+        return maps_after(self.residual, maps)
+
 
 def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
     convolution = SmallConv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
@@ -266,6 +272,9 @@ def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Mod
 
 # A side that is enough for any backbone of small kernels; nothing is computed on it.
 LARGE = 512
+KEPT = (nn.Identity, nn.ReLU, nn.LeakyReLU)
+NORMALISED = (nn.BatchNorm2d, nn.InstanceNorm2d, InstanceNorm)
+SLID = (nn.Conv2d, LargeConv2d, SmallConv2d, WholeMapConv2d, nn.MaxPool2d, nn.AvgPool2d)
 
 
 class ImageTooSmall(TorchcapsError):
@@ -287,6 +296,8 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
     >>> feature_shape(sabour_backbone(1), (1, 28, 28))
     (256, 20, 20)
     """
+    if worked_out := maps_after(module, image):
+        return worked_out
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shadow = {name: tensor.detach().to("meta") for name, tensor in state.items()}
 
@@ -325,6 +336,38 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
         )
     channels, height, width = features.shape[1:]
     return channels, height, width
+
+
+def maps_after(module: nn.Module, maps: Maps) -> Maps | None:
+    """Work out by arithmetic what `feature_shape` says, for common modules and those that define
+    `maps_after`; None where it takes a forward pass on the meta device, which imports sympy."""
+    kind, (channels, height, width) = type(module), maps
+    if module._forward_hooks or module._forward_pre_hooks:
+        return None
+    if kind.forward is nn.Sequential.forward:
+        found: Maps | None = maps
+        for part in module.children():
+            found = found and maps_after(part, found)
+        return found
+    if kind in NORMALISED:
+        alone = height * width == 1 and kind is not nn.BatchNorm2d
+        return maps if module.num_features == channels and not alone else None
+    if kind not in SLID:
+        own = getattr(module, "maps_after", None)
+        return maps if kind in KEPT else own and own(maps)
+    made = getattr(module, "out_channels", channels)
+    if getattr(module, "in_channels", channels) != channels or module.padding in ("same", "valid"):
+        return None
+    if getattr(module, "padding_mode", "zeros") != "zeros" or getattr(module, "ceil_mode", False):
+        return None
+    dilation = getattr(module, "dilation", 1)
+    options = (module.kernel_size, module.stride, module.padding, dilation)
+    kernel, stride, padding, dilation = (e if isinstance(e, tuple) else (e, e) for e in options)
+    height, width = (
+        (side + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) // stride[k] + 1
+        for k, side in enumerate((height, width))
+    )
+    return (made, height, width) if min(height, width) > 0 else None
 
 
 def _check_channels(module: nn.Module, image: tuple[int, int, int]) -> None:

@@ -67,7 +67,7 @@ class CapsuleLayer(nn.Module, ABC):
                     f'and d_out={self.d_out}; use 4, 9, 16, … for both, or pose="vector".'
                 )
             matrix = (side, side)
-        # Weights on the meta device hold nothing.
+        # Weights on the meta device hold nothing, and drawing them there would import sympy.
         is_meta = torch.get_default_device().type == "meta"
         if not is_meta and math.prod((*shared, n_out, *matrix)) > MOST_WEIGHTS:
             raise TorchcapsError(
@@ -75,7 +75,8 @@ class CapsuleLayer(nn.Module, ABC):
                 f"{short(list(matrix))} would have more weights than any machine holds; choose "
                 f"fewer or smaller capsules."
             )
-        return nn.Parameter(torch.randn(*shared, n_out, *matrix) * std)
+        weight = torch.empty(*shared, n_out, *matrix)
+        return nn.Parameter(weight if is_meta else weight.normal_().mul_(std))
 
     def forward(
         self, children: Capsules, *, keep: Keep = "none", couple: Couple | None = None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from torchcaps._checks import check_choice
-from torchcaps.layers.backbone import imagenet_backbone, residual_backbone
+from torchcaps.layers.backbone import Maps, imagenet_backbone, maps_after, residual_backbone
 from torchcaps.ops.checks import has_values
 from torchcaps.ops.tracing import is_looked_through
 
@@ -57,6 +57,10 @@ class FrozenTrunk(nn.Module):
         self._tell_if_random()
         with torch.no_grad():
             return pad(self.maps(image), (FRAME,) * 4)
+
+    def maps_after(self, maps: Maps) -> Maps | None:
+        found = maps_after(self.maps, maps)
+        return found and (found[0], found[1] + 2 * FRAME, found[2] + 2 * FRAME)
 
     def _tell_if_random(self) -> None:
         """Once, where that can be seen. No training leaves the statistics of batch normalisation at

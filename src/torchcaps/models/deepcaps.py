@@ -65,6 +65,7 @@ from torchcaps.layers import (
     UniformRouting,
     feature_shape,
 )
+from torchcaps.layers.backbone import Maps, maps_after
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.iterating import routed_so_often
@@ -261,6 +262,9 @@ class _ConvCaps(nn.Module):
         poses = torch.unflatten(self.projection(maps), 1, (-1, self.d_out))  # [b, type, d, h, w]
         return g(2, poses).flatten(1, 2)
 
+    def maps_after(self, maps: Maps) -> Maps | None:
+        return maps_after(self.projection, maps)
+
 
 class _Cell(nn.Module):
     """Cells 1 to 3: no skip of theirs routes."""
@@ -275,6 +279,9 @@ class _Cell(nn.Module):
         halved = self.halved(maps)
         added: Tensor = self.residual(halved) + self.skip(halved)
         return added
+
+    def maps_after(self, maps: Maps) -> Maps | None:
+        return maps_after(self.halved, maps)
 
 
 def _twice(d_pose: int) -> nn.Sequential:

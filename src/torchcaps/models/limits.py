@@ -10,11 +10,13 @@ import bisect
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from torchcaps.errors import TorchcapsError, short
 
@@ -94,6 +96,27 @@ def check_weights(name: str, make: Make, others: dict[str, Make], **chosen: Any)
             else "; take fewer channels, pixels or classes."
         )
     )
+
+
+class _Undrawn(TorchFunctionMode):
+    """Draws no normal numbers on the meta device, for which torch would import its compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") == "normal_":
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Make networks on the meta device."""
+    with torch.device("meta"), _Undrawn():
+        yield
 
 
 def heaviest(network: nn.Module) -> tuple[str, torch.Tensor]:
@@ -187,7 +210,7 @@ def _passes(make: Make, chosen: dict[str, Any]) -> bool:
 
 def _drawn(make: Make, chosen: dict[str, Any]) -> nn.Module:
     """The network without its memory."""
-    with torch.device("meta"):
+    with without_memory():
         return made(make, chosen)
 
 

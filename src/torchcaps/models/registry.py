@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -12,7 +11,14 @@ from torchcaps.layers import Routing
 from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.layers.routing.base import check_begun
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.limits import check_sides, check_weights, doubt_order, kernel_that_fits, made
+from torchcaps.models.limits import (
+    check_sides,
+    check_weights,
+    doubt_order,
+    kernel_that_fits,
+    made,
+    without_memory,
+)
 from torchcaps.models.options import (
     check_iterations,
     check_option,
@@ -138,7 +144,7 @@ def check_made(
         return
     try:
         _check_size(name, preset, chosen)
-        with torch.device("meta"):
+        with without_memory():
             made(preset.build, chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None

@@ -18,7 +18,7 @@ from torchcaps._checks import check_choice
 from torchcaps.data import Batch
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules, can_keep_memory
 from torchcaps.models import create_model
-from torchcaps.models.limits import in_bytes
+from torchcaps.models.limits import in_bytes, without_memory
 from torchcaps.models.own import as_network
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.tasks.footprint import Footprint
@@ -126,7 +126,7 @@ def estimate(
     recipe = make_recipe(
         model=model, data="part-whole", batch_size=batch_size, options=options, precision=precision
     )
-    with torch.device("meta"):
+    with without_memory():
         made = create_model(model, image=image, n_classes=n_classes, **options)
     chosen: Any = made.config
     # A registered one may take images alone.

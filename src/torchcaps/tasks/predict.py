@@ -19,7 +19,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained
 from torchcaps.train.folder.objects import damaged
 from torchcaps.types import Output, ScoresAre
-from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 
 # What was done to a picture, in sentences.
 Notes = tuple[str, ...]
@@ -270,6 +269,8 @@ def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
 
 def _check_drawing(path: Path, count: int) -> None:
     """Refuse a drawing that could not be made, before any work is done."""
+    from torchcaps.viz import check_figure_file
+
     check_figure_file(path)
     if count > MOST_DRAWN:
         raise TorchcapsError(
@@ -280,6 +281,8 @@ def _check_drawing(path: Path, count: int) -> None:
 
 def _draw(found: Sequence[Prediction], path: Path) -> None:
     """Draw every image with its scores, and its reconstruction where there is one."""
+    from torchcaps.viz import Shown, draw_predictions, write_figure
+
     rows = [
         Shown(each.path.name, each.pixels, each.probabilities, each.reconstruction, each.winner)
         for each in found

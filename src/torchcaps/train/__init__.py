@@ -1,8 +1,11 @@
 """Training: a recipe in, a run folder out. Needs the extra [train]."""
 
-from torchcaps._extras import needing
+from typing import TYPE_CHECKING
 
-with needing("lightning", room="train", extra="train"):
+from torchcaps._extras import check_installed
+from torchcaps._lazy import lazily
+
+if TYPE_CHECKING:
     from torchcaps.train.fit import fit
     from torchcaps.train.folder.recipe_file import read_fields, read_recipe
     from torchcaps.train.folder.run import Run
@@ -27,3 +30,6 @@ __all__ = [
     "read_fields",
     "read_recipe",
 ]
+
+check_installed("lightning", room="train", extra="train")
+lazily(__name__)

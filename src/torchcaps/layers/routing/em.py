@@ -73,7 +73,8 @@ class EMRouting(Routing):
         if self.variant == "paper":  # as public code of [peer2022]
             a, u = a.normal_(0, 0.1), u.normal_(0, 0.1)
         elif self.variant == "official":  # as its code, for windows and for classes
-            a, u = (a + 1.0, u + 2.0) if self.window is None else (a + 0.5, u + 0.5)
+            at_a, at_u = (1.0, 2.0) if self.window is None else (0.5, 0.5)
+            a, u = a.fill_(at_a), u.fill_(at_u)
         else:  # as its code
             a = nn.init.trunc_normal_(a, -1000, 500, -2000, 0)
             u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))

@@ -93,7 +93,9 @@ class InvertedRouting(Routing):
         if self.layer_norm:
             self.norm = nn.LayerNorm(d_out)
         if self._start != "none":
-            drawn = torch.randn(n_out, d_out) / math.sqrt(d_out)
+            drawn = torch.empty(n_out, d_out)
+            if not drawn.is_meta:
+                drawn.normal_().div_(math.sqrt(d_out))
             self.start = nn.Parameter(drawn) if self._start == "learned" else drawn
         if self.activations:
             self.beta_a = nn.Parameter(torch.zeros(n_out))

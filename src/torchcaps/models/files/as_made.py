@@ -22,6 +22,7 @@ from torch.nn.parameter import is_lazy
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import InvertedRouting, Routing
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.limits import without_memory
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import CHILDREN, SMALLER, adopt_sizes
@@ -58,7 +59,7 @@ def made_again(network: nn.Module) -> nn.Module | None:
             return None
         (config["routing"],) = network.given_routing  # type: ignore[misc]
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"), catch_warnings():
+        with torch.random.fork_rng(devices=[]), without_memory(), catch_warnings():
             # As of weights that are copied to where no memory is.
             simplefilter("ignore")
             made = make_model(name, **config)

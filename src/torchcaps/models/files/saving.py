@@ -28,6 +28,7 @@ from torchcaps.models.files.as_made import (
     set_again,
 )
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
+from torchcaps.models.limits import without_memory
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
@@ -351,7 +352,7 @@ def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:
     if MODELS[name].is_own:
         with torch.random.fork_rng(devices=[]):
             return make_model(name, **config)
-    with torch.device("meta"):
+    with without_memory():
         return make_model(name, **config)
 
 

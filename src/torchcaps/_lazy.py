@@ -1,0 +1,40 @@
+"""Rooms that load a name when it is first used (PEP 562)."""
+
+import ast
+import importlib
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class LazyRoom(ModuleType):
+    """A package whose names lie in its modules; `_homes` says in which."""
+
+    _homes: dict[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._homes:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = vars(self)[name] = getattr(importlib.import_module(self._homes[name]), name)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Whoever imports the module fit.py would put it in the place of the function fit.
+        if not (isinstance(value, ModuleType) and name in self._homes):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._homes})
+
+
+def lazily(room: str) -> None:
+    """Have a package load, when it is first used, each name that it imports for type checkers."""
+    package = sys.modules[room]
+    vars(package)["_homes"] = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(inspect.getsource(package)))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{room}.")
+        for alias in node.names
+    }
+    package.__class__ = LazyRoom

@@ -1,0 +1,59 @@
+"""What is not imported by who only makes, opens or asks a network: each of these takes a second."""
+
+import json
+import subprocess
+import sys
+
+STEPS = """
+import json, sys
+
+HEAVY = "sympy", "torch._dynamo", "lightning", "torchmetrics", "scipy", "matplotlib"
+found = {}
+
+def loaded(step, *names):
+    found[step] = [name for name in (*names, *HEAVY) if name in sys.modules]
+
+import torchcaps as tc
+import torchcaps.tasks, torchcaps.train
+loaded("rooms", "torch")
+tc.train.make_recipe(model="capsnet", data="mnist")
+tc.train.Run
+loaded("recipe")
+network = tc.create_model("mitterreiter_5x16")
+tc.create_model("tsai_cnn_c10", image=(3, 48, 48))
+loaded("create_model")
+tc.save(network, "network.safetensors")
+tc.load("network.safetensors")
+loaded("load")
+
+import numpy
+from PIL import Image
+from torchcaps.cli import main
+
+Image.fromarray(numpy.zeros((40, 40), "uint8")).save("picture.png")
+sys.argv = ["torchcaps", "predict", "network.safetensors", "picture.png", "--json"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+loaded("predict")
+print(json.dumps(found))
+"""
+
+
+def test_who_does_not_train_loads_no_compiler_and_no_trainer(tmp_path):
+    line = [sys.executable, "-c", STEPS]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {step: [] for step in ("rooms", "recipe", "create_model", "load", "predict")}
+
+
+def test_a_module_does_not_stand_in_the_place_of_its_function():
+    import torchcaps.tasks.predict
+    import torchcaps.train.fit  # noqa: F401, it would set train.fit to the module
+    from torchcaps import tasks, train
+
+    assert train.fit is sys.modules["torchcaps.train.fit"].fit
+    assert tasks.predict is sys.modules["torchcaps.tasks.predict"].predict
+    assert {"fit", "Run"} <= set(dir(train))
