@@ -56,7 +56,9 @@ claims: .venv/.test
 	$(BIN)/python tests/claims/record.py
 	$(BIN)/torchcaps study tables
 
+# The pages out of records, and the index that the command line reads.
 tables: .venv/.study
+	$(BIN)/python -m torchcaps.tasks.index
 	$(BIN)/torchcaps study tables
 	$(BIN)/python claims/pages/findings/pictures.py
 

@@ -49,6 +49,27 @@ def test_who_does_not_train_loads_no_compiler_and_no_trainer(tmp_path):
     assert found == {step: [] for step in ("rooms", "recipe", "create_model", "load", "predict")}
 
 
+ASKED = """
+import contextlib, io, sys
+from torchcaps.cli import main
+
+for line in "--help", "train --help", "models", "models capsnet", "models capsnat":
+    sys.argv = ["torchcaps", *line.split()]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.suppress(SystemExit):
+            main()
+    assert "torch" not in sys.modules, line
+print(said.getvalue())
+"""
+
+
+def test_what_is_there_is_said_without_torch():
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "model 'capsnat' is unknown; did you mean 'capsnet'?" in done.stdout
+
+
 def test_a_module_does_not_stand_in_the_place_of_its_function():
     import torchcaps.tasks.predict
     import torchcaps.train.fit  # noqa: F401, it would set train.fit to the module

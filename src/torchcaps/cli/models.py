@@ -1,6 +1,7 @@
 """`torchcaps models`: the networks by name."""
 
 import json
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -8,6 +9,9 @@ import typer
 
 from torchcaps.cli.arguments import AsJson, Imports
 from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.tasks.index import index, network_row
+
+SAID = "image", "n_classes", "parameters", "options", "source"
 
 
 def models(
@@ -29,28 +33,9 @@ def models(
     if compare:
         _compare(as_json)
         return
-    import torch
-
-    from torchcaps.models import MODELS, create_model, list_models
-
-    if name is not None and name not in MODELS:
-        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(name, MODELS)}.")
-    rows: dict[str, dict[str, Any]] = {}
-    for each in list_models() if name is None else [name]:
-        preset = MODELS[each]
-        # One of a user's own may not be made on it: it may look at numbers.
-        place = torch.random.fork_rng(devices=[]) if preset.is_own else torch.device("meta")
-        with place:
-            size = sum(p.numel() for p in create_model(each).parameters())
-        rows[each] = {
-            "image": preset.image,
-            "n_classes": preset.n_classes,
-            "parameters": size,
-            "options": preset.options,
-            "source": preset.source,
-        }
+    rows = _rows(name)
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print(json.dumps({each: {k: row[k] for k in SAID} for each, row in rows.items()}, indent=2))
         return
     for each, row in rows.items():
         image = "×".join(map(str, row["image"]))
@@ -58,29 +43,39 @@ def models(
         print(f"    {row['source']}")
         if name is None:
             print(f"    {', '.join(f'{k}={v}' for k, v in row['options'].items())}")
-    if name is not None:
-        _explain(name)
+        else:
+            _explain(row, {} if name in _own() else index()["meanings"])
 
 
-def _explain(name: str) -> None:
-    """One option a paragraph: how it is typed, what it means, what it may be."""
+def _own() -> list[str]:
+    """Networks of one's own, which nobody can have registered who has not imported the others."""
+    if "torchcaps.models" not in sys.modules:
+        return []
     from torchcaps.models import MODELS
-    from torchcaps.models.meanings import MEANINGS
 
-    preset = MODELS[name]
-    if not preset.options:
+    return [name for name, preset in MODELS.items() if preset.is_own]
+
+
+def _rows(name: str | None) -> dict[str, dict[str, Any]]:
+    known = index()["networks"]
+    names = sorted({*known, *_own()})
+    if name is not None and name not in names:
+        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(name, names)}.")
+    asked = names if name is None else [name]
+    return {each: network_row(each) if each in _own() else known[each] for each in asked}
+
+
+def _explain(row: dict[str, Any], meanings: dict[str, str]) -> None:
+    """One option a paragraph: how it is typed, what it means, what it may be."""
+    if not row["options"]:
         print("    It has no options but image and n_classes.")
-    for option, default in preset.options.items():
+    for option, default in row["options"].items():
         value = json.dumps(default) if isinstance(default, bool) else default
         print(f"--option {option}={value}")
-        # What an option of a network of one's own means is its own matter.
-        if option in MEANINGS and not preset.is_own:
-            print(f"    {MEANINGS[option]}")
-        words = preset.routings if option == "routing" else preset.words(option)
-        if words:
-            kind = {bool: "true, false", int: "a whole number", float: "a number"}
-            own = [kind[type(default)]] if type(default) in kind else []
-            print(f"    one of: {', '.join([*own, *words])}")
+        if option in meanings:
+            print(f"    {meanings[option]}")
+        if option in row["choices"]:
+            print(f"    one of: {', '.join(row['choices'][option])}")
 
 
 def _compare(as_json: bool) -> None:
