@@ -273,3 +273,17 @@ def test_a_weight_that_two_layers_share_counts_once():
     masks.add(lowest(magnitudes(masks), 144))
     masks.apply()
     assert sparsity(model).share == masks.count / masks.size == 0.5
+
+
+def test_masks_stay_where_they_are_in_memory():
+    """A step that a GPU repeats reads them there."""
+    masks = Masks(Small())
+    kept = masks.state_dict()
+    before = {name: mask.data_ptr() for name, mask in masks.pruned.items()}
+    masks.add({name: torch.arange(mask.numel()).view_as(mask) == 1 for name, mask in kept.items()})
+    assert masks.count == 2
+    # What was written down of them is not what they are now.
+    assert not any(bool(mask.any()) for mask in kept.values())
+    masks.load_state_dict(kept)
+    assert masks.count == 0
+    assert {name: mask.data_ptr() for name, mask in masks.pruned.items()} == before

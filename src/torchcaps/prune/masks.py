@@ -15,6 +15,7 @@ from torchcaps.prune.weights import prunable
 @final
 class Masks:
     """One boolean tensor for every weight of a network that can be pruned, true where it is pruned.
+    They are changed in place, for a step that a GPU repeats reads them where they lie.
 
     A pruned weight stays pruned. Momentum, Adam and weight decay move every weight, so `apply` sets
     pruned ones to zero again after each step. Weights that are zero to begin with are those of a
@@ -77,7 +78,8 @@ class Masks:
                     f"pruning would set all {mask.numel()} weights of {name} to zero, and nothing "
                     f"would pass through the network any more; prune to a lower sparsity{instead}."
                 )
-        self.pruned = together
+        for name, mask in together.items():
+            self.pruned[name].copy_(mask)
 
     def scored(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Scores of all weights, those of pruned ones below every other."""
@@ -93,7 +95,7 @@ class Masks:
         self.pruned = {name: mask.to(device) for name, mask in self.pruned.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        return dict(self.pruned)
+        return {name: mask.clone() for name, mask in self.pruned.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take masks that `state_dict` gave for the same network."""
@@ -125,7 +127,8 @@ class Masks:
                     f"the mask of {name} prunes all {mask.numel()} weights, which no pruning does; "
                     f"it is damaged: take a copy that is whole."
                 )
-        self.pruned = {name: state[name].to(here.device) for name, here in self.pruned.items()}
+        for name, here in self.pruned.items():
+            here.copy_(state[name])
 
 
 def lowest(scores: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
