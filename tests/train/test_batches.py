@@ -2,11 +2,12 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
 
-from torchcaps.data import Batch, ImageSet
+from torchcaps.data import Batch, ImageSet, MultiMnist, PartWholeSpec, augmented, part_whole
 from torchcaps.train.batches import Batches, held_on, seed_of
 
 
@@ -160,6 +161,45 @@ def test_ranks_share_every_batch_in_its_order(count, ranks, seed) -> None:
         steps += 1
     assert steps == -(-count // 5)
     assert {batches.seen() for batches in each} == {count}
+
+
+class Asked(ImageSet):
+    """Says on which device, and of how many, batches were asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def batch(self, index, epoch=0):
+        assert index.device == self.images.device
+        self.asked.append(len(index))
+        return super().batch(index, epoch)
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [(0, 1), (0, 3), (2, 3)])
+def test_where_images_lie_many_batches_are_made_together(monkeypatch, rank, ranks):
+    # Of two batches of four images.
+    monkeypatch.setattr("torchcaps.train.batches.AT_ONCE", 4 * 4 * 400 * 2)
+    plain = part_whole("train", 22, spec=PartWholeSpec(size=20))
+    here = torch.device("cpu")
+    for images in (plain, augmented(plain, "shift2", 3), MultiMnist(plain, copies=1)):
+        one, together = (
+            Batches(images, 4, seed=1, rank=rank, ranks=ranks, device=device)
+            for device in (None, here)
+        )
+        for each in (one, together):
+            each.sampler.set_epoch(2)
+            each.load_state_dict({"given": 1})
+        seen = [(each.given, each.share, batch) for each in (one, together) for batch in each]
+        half = len(seen) // 2
+        assert half == len(one) - 1
+        for mine, theirs in zip(seen[:half], seen[half:], strict=True):
+            assert mine[:2] == theirs[:2]
+            assert all(
+                torch.equal(a, b) for a, b in zip(mine[2], theirs[2], strict=True) if a is not None
+            )
+    Asked.asked.clear()
+    held = Asked(plain.name, plain.images, plain.labels, plain.class_names)
+    list(Batches(held, 4, seed=1, device=here))
+    assert held.asked == [8, 8, 6]
 
 
 class Movable:

@@ -48,7 +48,9 @@ def bits(
     device: where to draw; by default where `sample` is.
     """
     sample = sample.to(device)
-    key = _scatter(torch.tensor([_signed(seed)], device=sample.device).add_(_GOLDEN))
+    # Not `tensor`, which a GPU copies from here while everybody waits.
+    key = torch.full((1,), _signed(seed), dtype=torch.int64, device=sample.device)
+    key = _scatter(key.add_(_GOLDEN))
     key = _scatter(key.add_(_signed(stream * _GOLDEN)))
     rows = _scatter(sample[:, None] * _GOLDEN + key)
     steps = torch.arange(1, count + 1, device=sample.device) * _GOLDEN

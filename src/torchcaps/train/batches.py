@@ -1,6 +1,8 @@
 """Batches in an order that depends on the seed and the epoch alone, so a run can be continued."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import torch
@@ -11,11 +13,15 @@ from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
 
 
-class _Order(Sampler[tuple[int, Tensor]]):
-    """(epoch, indices) of whole batches. Lightning calls `set_epoch`."""
+# On a GPU batches are made together, as many as fill so many bytes of pixels.
+AT_ONCE = 1 << 28
 
-    def __init__(self, count: int, size: int, seed: int | None):
-        self.count, self.size, self.seed = count, size, seed
+
+class _Order(Sampler[tuple[int, Tensor]]):
+    """(epoch, indices) of whole batches, on a device. Lightning calls `set_epoch`."""
+
+    def __init__(self, count: int, size: int, seed: int | None, device: torch.device | None):
+        self.count, self.size, self.seed, self.device = count, size, seed, device
         self.epoch = 0
         # How many batches of the next epoch were taken before.
         self.skip = 0
@@ -33,7 +39,7 @@ class _Order(Sampler[tuple[int, Tensor]]):
             generator = torch.Generator().manual_seed(seed_of(self.seed, ORDER, self.epoch))
             order = torch.randperm(self.count, generator=generator)
         skip, self.skip = self.skip, 0
-        for index in order.split(self.size)[skip:]:
+        for index in order.to(self.device).split(self.size)[skip:]:
             yield self.epoch, index
 
 
@@ -60,10 +66,11 @@ class Batches:
         workers: int = 0,
         rank: int = 0,
         ranks: int = 1,
+        device: torch.device | None = None,
     ):
         self.images, self.size, self.workers = images, size, workers
         self.rank, self.ranks = rank, ranks
-        self.sampler = _Order(len(images), size, seed)
+        self.sampler = _Order(len(images), size, seed, device)
         # Batches of this epoch given out so far, and which part of the last one is this rank's.
         self.given = 0
         self.share = 1.0
@@ -76,10 +83,33 @@ class Batches:
         # before it says which epoch it is.
         sliced = _Sliced(self.images, self.rank, self.ranks)
         self.given = self.sampler.skip
-        here = map(sliced.__getitem__, self.sampler)
-        for share, batch in self._by_workers(sliced) if self.workers else here:
+        made: Iterable[tuple[float, Batch]] = map(sliced.__getitem__, self.sampler)
+        if self.workers:
+            made = self._by_workers(sliced)
+        elif self.sampler.device is not None:
+            made = self._together(sliced)
+        for share, batch in made:
             self.given, self.share = self.given + 1, share
             yield batch
+
+    def _together(self, sliced: "_Sliced") -> Iterator[tuple[float, Batch]]:
+        """As one by one: what is drawn for an image depends on its number and the epoch alone."""
+        at_once = max(1, AT_ONCE // (4 * self.size * math.prod(self.images.image_shape)))
+        left = iter(self.sampler)
+        while some := list(islice(left, at_once)):
+            shares, own = zip(*(sliced.own(index) for _, index in some), strict=True)
+            pixels, labels, parts = self.images.batch(torch.cat(own), some[0][0])
+            sizes = [len(each) for each in own]
+            yield from zip(
+                shares,
+                map(
+                    Batch,
+                    pixels.split(sizes),
+                    labels.split(sizes),
+                    [None] * len(own) if parts is None else parts.split(sizes),
+                ),
+                strict=True,
+            )
 
     def own(self) -> Tensor:
         """The numbers of this rank's images, in the order in which they come."""
@@ -133,6 +163,10 @@ class _Sliced(Dataset[tuple[float, Batch]]):
 
     def __getitem__(self, at: tuple[int, Tensor]) -> tuple[float, Batch]:
         epoch, index = at
+        share, own = self.own(index)
+        return share, self.images.batch(own, epoch)
+
+    def own(self, index: Tensor) -> tuple[float, Tensor]:
+        """This rank's share, and its part of a batch or a stand-in."""
         own = index.tensor_split(self.ranks)[self.rank]
-        share = len(own) / len(index)
-        return share, self.images.batch(own if len(own) else index[:1], epoch)
+        return len(own) / len(index), own if len(own) else index[:1]
