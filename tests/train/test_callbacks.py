@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,42 +11,36 @@ from torchcaps.data import ImageSet
 from torchcaps.train import Run
 from torchcaps.train.batches import Batches
 from torchcaps.train.callbacks import SaveState, ShowProgress
+from torchcaps.train.ranks import Ranks
 
 
-class Trainer:
-    """What the callbacks see of a trainer."""
+class Training:
+    """What the watchers see of a loop."""
 
     def __init__(self, epoch: int, max_epochs: int = 3):
-        self.current_epoch, self.max_epochs = epoch, max_epochs
-        self.callback_metrics = {
-            "loss": torch.tensor(0.5),
-            "validation_accuracy": torch.tensor(0.25),
-        }
+        self.current_epoch, self.recipe = epoch, SimpleNamespace(epochs=max_epochs)
+        self.metrics = {"loss": 0.5, "validation_accuracy": 0.25}
         self.saved_after: list[int] = []
-        self.is_global_zero = True
-        self.strategy = self
+        self.ranks = Ranks()
 
-    def reduce_boolean_decision(self, decision: bool, all: bool) -> bool:
-        return decision
-
-    def save_checkpoint(self, path: Path) -> None:
+    def save(self, path: Path) -> None:
         self.saved_after = [row["epoch"] for row in Run(path.parent).metrics()]
         path.write_text(f"state {self.current_epoch}")
 
 
-def end_of_epoch(run: Run, trainer: Trainer) -> None:
+def end_of_epoch(run: Run, loop: Training) -> None:
     callback = SaveState(run)
-    callback.on_train_epoch_start(trainer, None)
-    callback.on_train_epoch_end(trainer, None)
+    callback.on_train_epoch_start(loop)
+    callback.on_train_epoch_end(loop)
 
 
 def test_every_epoch_adds_a_row_and_replaces_the_state(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for epoch in range(3):
-        trainer = Trainer(epoch)
-        end_of_epoch(run, trainer)
+        loop = Training(epoch)
+        end_of_epoch(run, loop)
         # The row was there before the state was saved.
-        assert trainer.saved_after == list(range(1, epoch + 2))
+        assert loop.saved_after == list(range(1, epoch + 2))
         assert run.state_file.read_text() == f"state {epoch}"
     assert [row["epoch"] for row in run.metrics()] == [1, 2, 3]
     row = run.metrics()[0]
@@ -62,42 +57,42 @@ def test_every_epoch_adds_a_row_and_replaces_the_state(tmp_path: Path) -> None:
 def test_rows_that_the_state_does_not_know_of_are_written_again(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.write_metrics([{"epoch": epoch, "loss": 9.0} for epoch in (1, 2, 3)])
-    end_of_epoch(run, Trainer(1))
+    end_of_epoch(run, Training(1))
     assert [(row["epoch"], row["loss"]) for row in run.metrics()] == [(1, 9.0), (2, 0.5)]
 
 
 def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    end_of_epoch(run, Trainer(0))
+    end_of_epoch(run, Training(0))
 
-    class Full(Trainer):
-        def save_checkpoint(self, path: Path) -> None:
+    class Full(Training):
+        def save(self, path: Path) -> None:
             path.write_text("sta")
             raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
         end_of_epoch(run, Full(1))
     assert run.state_file.read_text() == "state 0"
-    end_of_epoch(run, Trainer(1))
+    end_of_epoch(run, Training(1))
     assert run.state_file.read_text() == "state 1"
     assert not list(tmp_path.glob("*.partial"))
 
 
-def talk(label: str, trainer: Trainer) -> None:
+def talk(label: str, loop: Training) -> None:
     batches = five()
     progress = ShowProgress(label, batches)
-    progress.on_train_start(trainer, None)
-    progress.on_train_epoch_start(trainer, None)
-    for k, batch in enumerate(batches):
-        progress.on_train_batch_end(trainer, None, None, batch, k)
-    assert progress.bar.tasks[0].completed == 5 * (trainer.current_epoch + 1)
+    progress.on_train_start(loop)
+    progress.on_train_epoch_start(loop)
+    for k, _ in enumerate(batches):
+        progress.on_train_batch_end(loop, k)
+    assert progress.bar.tasks[0].completed == 5 * (loop.current_epoch + 1)
     assert progress.bar.tasks[0].total == 15
-    progress.on_train_epoch_end(trainer, None)
-    progress.teardown(trainer, None, "fit")
+    progress.on_train_epoch_end(loop)
+    progress.teardown(loop, failed=False)
 
 
 def test_an_epoch_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    talk("twin", Trainer(0))
+    talk("twin", Training(0))
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "twin: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
@@ -105,14 +100,14 @@ def test_an_epoch_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[st
 
 def test_a_log_file_is_told_within_a_long_epoch(capsys, monkeypatch) -> None:
     monkeypatch.setattr("torchcaps.train.callbacks.QUIET_SECONDS", -1.0)
-    talk("twin", Trainer(0))
+    talk("twin", Training(0))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4
     assert re.fullmatch(r"twin: epoch 1/3  2 of 5 images  \d+/s  about 0 min left", lines[0])
 
 
 def test_a_continued_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    talk("twin", Trainer(2))
+    talk("twin", Training(2))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "twin: continuing after epoch 2"
     assert lines[1].startswith("twin: epoch 3/3  loss 0.500")
@@ -131,22 +126,24 @@ def test_progress_goes_on_within_an_epoch(
     monkeypatch.setattr("torchcaps.train.callbacks.time.perf_counter", lambda: now)
     batches = five()
     batches.load_state_dict({"given": 1})
-    progress, trainer = ShowProgress("twin", batches), Trainer(1)
-    progress.on_train_start(trainer, None)
+    progress, loop = ShowProgress("twin", batches), Training(1)
+    progress.on_train_start(loop)
     assert capsys.readouterr().err == "twin: continuing in epoch 2 after 2 of 5 images\n"
     (task,) = progress.bar.tasks
     assert (task.completed, task.total) == (7, 15)
     given, rates = iter(batches), []
     for k in (1, 2):
         now += 4
-        progress.on_train_batch_end(trainer, None, None, next(given), k)
+        next(given)
+        progress.on_train_batch_end(loop, k)
         rates.append(task.fields["rate"])
     # Images of this stretch alone: 2 in 4 seconds, 3 in 8.
     assert rates == [2 / 4, 3 / 8]
     assert task.completed == 10
-    progress.on_train_epoch_start(Trainer(2), None)
+    progress.on_train_epoch_start(Training(2))
     now += 1
-    progress.on_train_batch_end(Trainer(2), None, None, next(iter(batches)), 0)
+    next(iter(batches))
+    progress.on_train_batch_end(Training(2), 0)
     assert (task.completed, task.fields["rate"]) == (12, 2)
 
 
@@ -154,11 +151,12 @@ def test_of_several_devices_one_shows_how_far_they_are(capsys: pytest.CaptureFix
     for rank in (0, 1):
         batches = five(rank=rank, ranks=2)
         progress = ShowProgress("twin", batches)
-        progress.on_train_start(Trainer(0), None)
-        progress.on_train_batch_end(Trainer(0), None, None, next(iter(batches)), 0)
+        progress.on_train_start(Training(0))
+        next(iter(batches))
+        progress.on_train_batch_end(Training(0), 0)
         # Images of all ranks.
         assert progress.bar.tasks[0].completed == 2
-        progress.on_train_epoch_end(Trainer(0), None)
+        progress.on_train_epoch_end(Training(0))
         assert capsys.readouterr().err.count("\n") == 1 - rank
 
 
@@ -166,7 +164,7 @@ def test_of_several_devices_one_shows_how_far_they_are(capsys: pytest.CaptureFix
 def test_any_label_is_printed_as_it_is_on_one_line(
     capsys: pytest.CaptureFixture[str], label: str
 ) -> None:
-    talk(label, Trainer(0))
+    talk(label, Training(0))
     assert capsys.readouterr().err == (
         f"{label}: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
     )

@@ -1,4 +1,4 @@
-"""Training takes numbers that a float32 holds only in part for zero, and nothing else changes."""
+"""Loop takes numbers that a float32 holds only in part for zero, and nothing else changes."""
 
 import contextlib
 import importlib
@@ -11,7 +11,7 @@ import torch
 
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.denormals import denormals_as_zero
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 
 # The package hides its module `fit` behind the function.
 FIT = importlib.import_module("torchcaps.train.fit")
@@ -120,13 +120,13 @@ RECIPE = make_recipe(
 
 def test_they_are_zero_while_a_network_is_trained(tmp_path, monkeypatch):
     seen = []
-    real = Training.training_step
+    real = Loop.training_step
 
     def training_step(self, *batch):
         seen.append(are_zero())
         return real(self, *batch)
 
-    monkeypatch.setattr(Training, "training_step", training_step)
+    monkeypatch.setattr(Loop, "training_step", training_step)
     fit(RECIPE, tmp_path / "run")
     assert {*seen} == {True}
     assert not are_zero()

@@ -74,23 +74,17 @@ class Second(Ranks):
         return self.heard
 
 
-def test_ranks_measure_together_and_without_stand_ins():
+def test_ranks_measure_together():
     scores = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8], [0.6, 0.4]])
     labels = torch.tensor([0, 0, 1, 1, 1])
     heard, logged = [], {}
-    module = SimpleNamespace(log=lambda name, value, batch_size: logged.update({name: value}))
-    for mine, share in ((slice(0, 3), 0.6), (slice(3, 5), 0.4)):
-        batches = SimpleNamespace(share=share)
-        of_rank = EpochClasses(batches, Second(heard=heard))
-        of_rank.on_validation_epoch_start(None, module)
-        answers = {"answers": Output(scores[mine], "lengths")}
-        of_rank.on_validation_batch_end(
-            None, module, answers, SimpleNamespace(labels=labels[mine]), 0
-        )
-        # An image that another rank was shown.
-        batches.share, again = 0, {"answers": Output(scores[:1], "lengths")}
-        of_rank.on_validation_batch_end(None, module, again, SimpleNamespace(labels=labels[:1]), 1)
-        of_rank.on_validation_epoch_end(None, module)
+    loop = SimpleNamespace(log=lambda name, value: logged.update({name: value}))
+    for mine in (slice(0, 3), slice(3, 5)):
+        of_rank = EpochClasses(Second(heard=heard))
+        of_rank.on_validation_start(loop)
+        batch = SimpleNamespace(labels=labels[mine])
+        of_rank.on_validation_batch_end(loop, Output(scores[mine], "lengths"), batch)
+        of_rank.on_validation_epoch_end(loop)
     expected = macro_values(Output(scores, "lengths"), labels)
     assert logged == {f"validation_{name}": value for name, value in expected.items()}
 

@@ -13,8 +13,10 @@ from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.data import ImageSet
 from torchcaps.models.own import OwnNetwork
 from torchcaps.tasks import evaluate
+from torchcaps.train import make_recipe
 from torchcaps.train import measures as module_of_measures
 from torchcaps.train.measures import Measures, counted, of_trees, parts, seen_of_capsules
+from torchcaps.train.update import Update
 from torchcaps.types import Capsules, LayerTrace, Output
 
 
@@ -93,19 +95,23 @@ def test_a_network_without_capsules_tells_nothing():
 
 def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
     model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU())
-    module = SimpleNamespace(model=model, logged={})
-    module.log = lambda name, value, **how: module.logged.update({name: float(value)})
+    update = Update(model, make_recipe(model="own", data="own", optimiser="sgd"))
+    logged = {}
+    loop = SimpleNamespace(update=update, log=lambda name, value: logged.update({name: value}))
     measures = Measures(images(2))
     # The second overflowed, as in float16 now and then; it is no update.
     for gradient in ([3.0, 4.0], [math.inf, 1.0], [0.0, 1.0]):
+        measures.on_train_start(loop)
         model[0].weight.grad = torch.tensor([gradient])
-        measures.on_before_optimizer_step(None, module, None)
+        update._measured.write([torch.zeros(())])
+        update._move()
+        update.worked(0)
         # Stopped and continued between two updates.
         again = Measures(images(2))
         again.load_state_dict(measures.state_dict())
         measures = again
-    measures.on_train_epoch_end(None, module)
-    assert module.logged == {"gradient_norm/0": 3.0}
+    measures.on_train_epoch_end(loop)
+    assert logged == {"gradient_norm/0": 3.0}
     assert measures.state_dict() == {"norms": {}, "dead_for": {}}
 
 
@@ -113,16 +119,16 @@ def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
 def test_a_capsule_that_lives_again_counts_the_epochs_it_was_dead(monkeypatch, is_stopped):
     # Three capsules: one dies for two epochs, one twice for one, one for good.
     deaths = [(0, 0, 0), (1, 1, 0), (1, 0, 1), (0, 1, 1), (0, 0, 1)]
-    module = SimpleNamespace(model=None, logged={})
-    module.log = lambda name, value, **how: module.logged.update({name: value})
+    loop = SimpleNamespace(model=None, logged={})
+    loop.log = lambda name, value: loop.logged.update({name: value})
     found, measures = [], Measures(images(2))
     for each in deaths:
         dead = {"hidden": torch.tensor(each) > 0}
         monkeypatch.setattr(
             module_of_measures, "seen_of_capsules", lambda *_, dead=dead: (dead, {})
         )
-        measures.on_validation_epoch_end(None, module)
-        found.append((module.logged["dead_capsules/hidden"], module.logged["revivals/hidden"]))
+        measures.on_validation_epoch_end(loop)
+        found.append((loop.logged["dead_capsules/hidden"], loop.logged["revivals/hidden"]))
         if is_stopped:
             again = Measures(images(2))
             again.load_state_dict(measures.state_dict())
@@ -134,7 +140,7 @@ def test_a_state_of_other_capsules_is_refused(monkeypatch):
     measures, dead = Measures(images(2)), {"hidden": torch.tensor([True, False, False])}
     measures.load_state_dict({"norms": {}, "dead_for": {"hidden": torch.zeros(2).long()}})
     monkeypatch.setattr(module_of_measures, "seen_of_capsules", lambda *_: (dead, {}))
-    assert text_of(lambda: measures.on_validation_epoch_end(None, SimpleNamespace(model=None))) == (
+    assert text_of(lambda: measures.on_validation_epoch_end(SimpleNamespace(model=None))) == (
         "the state of this run counts 2 capsules of hidden, which has 3; it is damaged: remove "
         "state.ckpt, and the run begins anew."
     )

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +21,8 @@ from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train.loop import Loop
 from torchcaps.train.loss import loss_parts
-from torchcaps.train.module import Training
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.start import initial_model
@@ -168,8 +167,8 @@ def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached: bool
     pruner: Any = make_pruner(settled, model)
     pruner.after_epoch = lambda epoch, loss: asked.append(epoch)
     prune = Prune(pruner, settled, data, data, Ranks())
-    trainer: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2)
-    prune.on_validation_start(trainer, SimpleNamespace(model=model))
+    loop: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2, model=model)
+    prune.on_validation_start(loop)
     assert asked == ([] if is_reached else [2])
 
 
@@ -178,13 +177,10 @@ def test_lobster_goes_by_the_loss_that_is_logged() -> None:
     data, settled = tiny("train", None), recipe("lobster", loss="spread", spread_steps=500)
     model = initial_model(settled, data).eval()
     prune: Any = Prune(make_pruner(settled, model), settled, data, data, Ranks())
-    trainer = SimpleNamespace(precision_plugin=SimpleNamespace(val_step_context=nullcontext))
     batch = data.batch(slice(None))
     with torch.no_grad():
         expected = loss_parts(settled, model(batch.pixels), batch, 500)["classification_loss"]
-    for step in (0, 500):
-        found = prune._loss(trainer, SimpleNamespace(model=model, global_step=step))
-        assert found == pytest.approx(float(expected), rel=1e-5)
+    assert prune._loss(model) == pytest.approx(float(expected), rel=1e-5)
 
 
 def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:
@@ -195,9 +191,8 @@ def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str,
     assert pruner is not None
     prune: Any = Prune(pruner, settled, data, data, Ranks(rank, ranks))
     prune._gradients = lambda _: gradients(rank)
-    module: Any = SimpleNamespace(model=model, device=torch.device("cpu"))
-    trainer: Any = SimpleNamespace(global_step=0)
-    prune.on_train_start(trainer, module)
+    loop: Any = SimpleNamespace(model=model, device=torch.device("cpu"), global_step=0)
+    prune.on_train_start(loop)
     return dict(model.state_dict())
 
 
@@ -261,14 +256,14 @@ def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(
 def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -> None:
     more = {"precision": "bfloat16", "optimiser": "sgd", "momentum": 0.9, "weight_decay": 0.01}
     seen = []
-    step = Training.training_step
+    step = Loop.training_step
 
     def spy(self, batch, batch_idx):  # type: ignore[no-untyped-def]
         seen.append(sparsity(self.model).share)
         return step(self, batch, batch_idx)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Training, "training_step", spy)
+        patch.setattr(Loop, "training_step", spy)
         run = fit(recipe("snip", learning_rate=0.1, **more), tmp_path)
     assert seen == pytest.approx([0.8] * EPOCHS * STEPS, abs=1e-4)
     assert len(set(seen)) == 1

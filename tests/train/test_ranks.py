@@ -31,7 +31,7 @@ import torch
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.train import fit, read_recipe
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 
 torch.set_num_threads(1)
 SIZES = {"train": 65, "test": 13}
@@ -39,7 +39,7 @@ SOURCES["tiny"] = lambda split, root: part_whole(
     split, SIZES[split], spec=PartWholeSpec(size=20)
 )
 recipe, out, dies_at = read_recipe(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-step, models = Training.training_step, []
+step, models = Loop.training_step, []
 
 def training_step(self, batch, batch_idx):
     if self.global_step == dies_at:
@@ -48,7 +48,7 @@ def training_step(self, batch, batch_idx):
         models.append(self.model)
     return step(self, batch, batch_idx)
 
-Training.training_step = training_step
+Loop.training_step = training_step
 fit(recipe, out / "run")
 rank = torch.distributed.get_rank()
 torch.save(models[-1].state_dict(), out / f"rank{rank}.pt")

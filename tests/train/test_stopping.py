@@ -8,22 +8,24 @@ import torch
 from torchcaps import create_model, load
 from torchcaps.train import make_recipe
 from torchcaps.train.folder.run import Run
+from torchcaps.train.ranks import Ranks
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 
-def trainer(**fields):
-    first = {"should_stop": False, "global_step": 0, "is_global_zero": True, "current_epoch": 0}
+def loop(**fields):
+    ranks = Ranks()
+    first = {"should_stop": False, "global_step": 0, "ranks": ranks, "current_epoch": 0}
     return SimpleNamespace(**first | fields)
 
 
-def epochs(callback, values, module=None, by="loss"):
-    """The state of the trainer after each epoch with one of these validation losses, or of another
+def epochs(callback, values, by="loss"):
+    """The state of the loop after each epoch with one of these validation losses, or of another
     measure."""
-    run = trainer()
+    run = loop()
     for epoch, value in enumerate(values):
         run.current_epoch = epoch
-        run.callback_metrics = {f"validation_{by}": torch.tensor(value)}
-        callback.on_validation_end(run, module)
+        run.metrics = {f"validation_{by}": value}
+        callback.on_validation_end(run)
         yield run
 
 
@@ -51,8 +53,8 @@ def test_patience_survives_a_restart():
     list(epochs(before, [1.0, 2.0, 2.0]))
     after.load_state_dict(before.state_dict())
     assert [run.should_stop for run in epochs(after, [1.5])] == [True]
-    run = trainer()
-    after.on_train_start(run, None)
+    run = loop()
+    after.on_train_start(run)
     assert run.should_stop
 
 
@@ -64,15 +66,15 @@ def accuracy_stop(values, every=10):
 
 def test_accuracy_is_looked_at_between_epochs_once_it_is_near():
     stop, left = accuracy_stop([0.5, 0.945, 0.94, 0.96])
-    run = trainer()
+    run = loop()
 
     def epoch(first, last):
         for step in range(first, last + 1):
             run.global_step = step
-            stop.on_train_batch_end(run, None, None, None, 0)
+            stop.on_train_batch_end(run, 0)
             if run.should_stop:
                 return step
-        stop.on_validation_end(run, None)
+        stop.on_validation_end(run)
         return None
 
     assert epoch(1, 100) is None
@@ -83,33 +85,32 @@ def test_accuracy_is_looked_at_between_epochs_once_it_is_near():
     assert epoch(201, 300) == 220
     assert stop.seen == {"accuracy": 0.96, "step": 220, "reached": True}
     # The epoch that is cut short ends with a validation: the same step is not looked at again.
-    stop.on_validation_end(run, None)
+    stop.on_validation_end(run)
     assert left == []
 
 
 def test_a_target_never_reached_says_what_was():
     stop, _ = accuracy_stop([0.5, 0.94])
-    run = trainer()
+    run = loop()
     for run.global_step in (100, 200):
-        stop.on_validation_end(run, None)
+        stop.on_validation_end(run)
     assert not run.should_stop
     assert stop.seen == {"accuracy": 0.94, "step": 200, "reached": False}
 
 
 def test_a_run_cut_off_after_it_reached_its_target_does_not_go_on():
     stop, _ = accuracy_stop([0.95])
-    stop.on_validation_end(trainer(global_step=7), None)
+    stop.on_validation_end(loop(global_step=7))
     again, _ = accuracy_stop([])
     again.load_state_dict(stop.state_dict())
-    run = trainer()
-    again.on_train_start(run, None)
+    run = loop()
+    again.on_train_start(run)
     assert run.should_stop
 
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_the_weights_of_the_lowest_loss_are_kept(tmp_path, writes):
     model = create_model("peer_sign_dynamic")
-    module = SimpleNamespace(model=model)
     of_run = Run(tmp_path)
     best, file = KeepBest(of_run), of_run.best_file
     kept = []
@@ -117,9 +118,9 @@ def test_the_weights_of_the_lowest_loss_are_kept(tmp_path, writes):
     for epoch, loss in enumerate([2.0, 1.0, 1.5, 1.0]):
         with torch.no_grad():
             first.fill_(epoch)
-        run = trainer(current_epoch=epoch, is_global_zero=writes)
-        run.callback_metrics = {"validation_loss": torch.tensor(loss)}
-        best.on_validation_end(run, module)
+        run = loop(current_epoch=epoch, ranks=Ranks(0 if writes else 1, 2), model=model)
+        run.metrics = {"validation_loss": loss}
+        best.on_validation_end(run)
         if writes:
             kept.append(next(load(file).parameters()).flatten()[0].item())
     assert kept == ([0.0, 1.0, 1.0, 1.0] if writes else [])

@@ -74,7 +74,7 @@ def margin_loss(
     return each.mean() / 2 if reduction == "official" else each.sum(-1).mean()
 
 
-def spread_loss(activations: Tensor, target: Tensor, *, margin: float) -> Tensor:
+def spread_loss(activations: Tensor, target: Tensor, *, margin: float | Tensor) -> Tensor:
     """How far the true class fails to lead each other one by a margin, squared and summed
     [hinton2018]. Half precision comes back as float32.
 

@@ -7,9 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import lightning
-from lightning.pytorch.callbacks import Callback, Checkpoint
-from lightning.pytorch.loggers import Logger
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -17,9 +15,9 @@ from torchcaps._ctrl_c import interrupt
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
-from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
 from torchcaps.train.folder.run import Run
-from torchcaps.train.folder.state import RECIPE
+from torchcaps.train.loggers import Logger
+from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import SelectBy
 
@@ -27,6 +25,8 @@ from torchcaps.train.selecting import SelectBy
 QUIET_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
 SAVE_SECONDS = 600.0
+# How a state calls what steps measured.
+PREFIX = "training_step."
 # Whose answer to Ctrl-C training takes over, and what then answers a second one.
 SECOND: dict[Any, Any] = {
     signal.default_int_handler: signal.default_int_handler,
@@ -34,7 +34,7 @@ SECOND: dict[Any, Any] = {
 }
 
 
-class SaveState(Checkpoint):
+class SaveState(Watcher):
     """After every epoch: a row of metrics, then the state, each file replaced whole. The state also
     every ten minutes within an epoch, with what was measured so far.
 
@@ -55,10 +55,11 @@ class SaveState(Checkpoint):
         self.started = 0.0
         self.terminated = False
         self.due = 0.0
-        self.before_interrupt: Any = None
+        # Who answered signals before.
+        self.before: dict[signal.Signals, Any] = {}
         # What an earlier stretch saw of this epoch.
         self.seconds = 0.0
-        self.sums: Sums = {}
+        self.sums: dict[str, tuple[Any, Any]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "sums": self.sums}
@@ -66,94 +67,78 @@ class SaveState(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.sums = float(state_dict["seconds"]), dict(state_dict["sums"])
 
-    def on_save_checkpoint(
-        self, trainer: lightning.Trainer, module: Any, checkpoint: dict[str, Any]
-    ) -> None:
-        checkpoint[RECIPE] = self.run.recipe.model_dump_json()
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         self.started = time.perf_counter()
         for logger in self.loggers:
             logger.log_hyperparams(self.run.recipe.model_dump())
-        # In place of Lightning's, which ends without saving; it puts back what was there before.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_sigterm)
+            self.before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._on_sigterm)
             # Where a program of one's own answers Ctrl-C, it goes on doing so.
             if signal.getsignal(signal.SIGINT) in SECOND:
-                self.before_interrupt = signal.signal(signal.SIGINT, self._on_sigint)
+                self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
         self.due = time.monotonic() + SAVE_SECONDS
+        if loop.ranks.rank == 0:
+            for name, (total, count) in self.sums.items():
+                sums = loop.update.sums
+                sums[name.removeprefix(PREFIX)] = total.numpy()[()], int(count)
+        self.sums = {}
 
-    def on_train_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_train_epoch_start(self, loop: Loop) -> None:
         self.started = time.perf_counter()
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if self.sums:
-            if trainer.is_global_zero:
-                put(trainer, add(so_far(trainer), self.sums))
-            self.sums = {}
+    def on_train_batch_end(self, loop: Loop, batch_idx: int) -> None:
         # The last step of an epoch is followed by its end, and a state is saved there.
-        last = trainer.should_stop or batch_idx + 1 == trainer.num_training_batches
+        last = loop.should_stop or loop.is_last_batch
         # Nor within an update, whose gradients no state holds.
-        if last or (batch_idx + 1) % trainer.accumulate_grad_batches:
+        if last or (batch_idx + 1) % loop.recipe.accumulate:
             return
-        why = self._why_stop(trainer)
-        if why or self._agreed(trainer, time.monotonic() >= self.due):
-            self._save_within(trainer)
+        why, is_due = self._why_stop(loop)
+        if why or is_due:
+            self._save_within(loop)
         if why:
             raise self._interrupted(why)
 
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        epoch = trainer.current_epoch + 1
-        measured = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        for name, value in measured.items():
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        epoch = loop.current_epoch + 1
+        for name, value in loop.metrics.items():
             if not math.isfinite(value):
                 raise Diverged(
                     f"{name} became {value} in epoch {epoch}, so training diverged; take a smaller "
                     f"learning rate than {self.run.recipe.learning_rate:g}, in a new folder."
                 )
         seconds = self.seconds + time.perf_counter() - self.started
-        if trainer.is_global_zero:
-            # A run killed between the two writes has a row more than its state knows of.
+        if loop.ranks.rank == 0:
+            # A run killed between the two writes has rows more than its state knows of.
             rows = [row for row in self.run.metrics() if row["epoch"] < epoch]
-            row = {**measured, "seconds": round(seconds, 3)}
+            row = {**loop.metrics, "seconds": round(seconds, 3)}
             # Tables, which no logger takes.
             more = {}
             if self.sampled is not None:
-                more = self.sampled.of_epoch(module.model, epoch, step=trainer.global_step)
+                more = self.sampled.of_epoch(loop.model, epoch, step=loop.global_step)
             self.run.write_metrics([*rows, {"epoch": epoch, **row, **more}])
             for logger in self.loggers:
                 logger.log_metrics(row, step=epoch)
                 logger.save()
         self.seconds = 0.0
-        self._save(trainer)
-        if why := self._why_stop(trainer):
+        self._save(loop)
+        if why := self._why_stop(loop)[0]:
             raise self._interrupted(why)
 
-    def teardown(self, trainer: lightning.Trainer, module: Any, stage: str) -> None:
-        self._give_back()
+    def teardown(self, loop: Loop, *, failed: bool) -> None:
+        for which, before in self.before.items():
+            signal.signal(which, before)
+        self.before = {}
         for logger in self.loggers:
-            logger.finalize("success")
+            logger.finalize("failed" if failed else "success")
 
-    def on_exception(
-        self, trainer: lightning.Trainer, module: Any, exception: BaseException
-    ) -> None:
-        self._give_back()
-        for logger in self.loggers:
-            logger.finalize("failed")
-
-    def _why_stop(self, trainer: lightning.Trainer) -> str:
-        """Empty, or the reason that any rank has: all of them stop after the same step."""
-        if self._agreed(trainer, self.terminated):
-            return "training was told to stop"
-        if self.until is not None and self._agreed(trainer, time.monotonic() >= self.until):
-            return "the time budget is used up"
-        return ""
-
-    def _agreed(self, trainer: lightning.Trainer, here: bool) -> bool:
-        """Whether any rank says so."""
-        return trainer.strategy.reduce_boolean_decision(here, all=False)
+    def _why_stop(self, loop: Loop) -> tuple[str, bool]:
+        """Empty, or the reason that any rank has, for all of them stop after the same step; and
+        whether a state is due."""
+        now = time.monotonic()
+        is_late = self.until is not None and now >= self.until
+        told, late, is_due = loop.ranks.any(self.terminated, is_late, now >= self.due)
+        why = "the time budget is used up" if late else ""
+        return "training was told to stop" if told else why, is_due
 
     def _interrupted(self, why: str) -> Interrupted:
         return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
@@ -163,34 +148,32 @@ class SaveState(Checkpoint):
 
     def _on_sigint(self, *_: Any) -> None:
         # None where it came twice within a moment.
-        signal.signal(signal.SIGINT, SECOND.get(self.before_interrupt, signal.SIG_DFL))
-        self.before_interrupt = None
+        signal.signal(
+            signal.SIGINT, SECOND.get(self.before.pop(signal.SIGINT, None), signal.SIG_DFL)
+        )
         self.terminated = True
 
-    def _give_back(self) -> None:
-        """Ctrl-C to who answered it before."""
-        if self.before_interrupt is not None:
-            signal.signal(signal.SIGINT, self.before_interrupt)
-            self.before_interrupt = None
-
-    def _save_within(self, trainer: lightning.Trainer) -> None:
+    def _save_within(self, loop: Loop) -> None:
         """The state in the middle of an epoch, which may go on after it."""
+        loop.update.read()
         before = self.seconds
-        self.sums = over_ranks(trainer)
+        self.sums = {
+            f"{PREFIX}{name}": (torch.tensor(total), torch.tensor(count))
+            for name, (total, count) in loop.over_ranks(loop.update.sums).items()
+        }
         self.seconds += time.perf_counter() - self.started
-        self._save(trainer)
+        self._save(loop)
         self.sums, self.seconds = {}, before
 
-    def _save(self, trainer: lightning.Trainer) -> None:
+    def _save(self, loop: Loop) -> None:
         self.due = time.monotonic() + SAVE_SECONDS
-        partial = self.run.state_file.with_suffix(".partial")
-        # All ranks take part, the first one writes.
-        trainer.save_checkpoint(partial)
-        if trainer.is_global_zero:
+        if loop.ranks.rank == 0:
+            partial = self.run.state_file.with_suffix(".partial")
+            loop.save(partial)
             self.run.put(partial, self.run.state_file)
 
 
-class ShowProgress(Callback):
+class ShowProgress(Watcher):
     """A bar with images a second and time left, and one line an epoch, all on standard error."""
 
     def __init__(self, label: str, batches: Batches, select_by: SelectBy = "loss"):
@@ -218,44 +201,42 @@ class ShowProgress(Callback):
         self.started, self.before = 0.0, 0
         self.last_line_at = time.monotonic()
 
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         images = len(self.batches.images)
-        total = images * (trainer.max_epochs or 0)
+        total = images * loop.recipe.epochs
         self.before = self.batches.seen()
-        done = images * trainer.current_epoch + self.before
+        done = images * loop.current_epoch + self.before
         if self.before:
             self.console.print(
-                f"{self.label}: continuing in epoch {trainer.current_epoch + 1} after "
+                f"{self.label}: continuing in epoch {loop.current_epoch + 1} after "
                 f"{self.before} of {images} images"
             )
         elif done:
-            self.console.print(f"{self.label}: continuing after epoch {trainer.current_epoch}")
+            self.console.print(f"{self.label}: continuing after epoch {loop.current_epoch}")
         self.task = self.bar.add_task(self.label, total=total, completed=done, rate=0.0)
         self.bar.start()
         self.started = time.perf_counter()
 
-    def on_train_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_train_epoch_start(self, loop: Loop) -> None:
         self.started, self.before = time.perf_counter(), 0
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, loop: Loop, batch_idx: int) -> None:
         seen = self.batches.seen()
         rate = (seen - self.before) / (time.perf_counter() - self.started)
-        done = len(self.batches.images) * trainer.current_epoch + seen
+        done = len(self.batches.images) * loop.current_epoch + seen
         self.bar.update(self.task, completed=done, rate=rate)
         # A log file has no bar, but somebody who looks into it.
         if not self.console.is_terminal and time.monotonic() > self.last_line_at + QUIET_SECONDS:
             self.last_line_at = time.monotonic()
-            left = (len(self.batches.images) * (trainer.max_epochs or 0) - done) / rate
+            left = (len(self.batches.images) * loop.recipe.epochs - done) / rate
             self.console.print(
-                f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
+                f"{self.label}: epoch {loop.current_epoch + 1}/{loop.recipe.epochs}  "
                 f"{seen} of {len(self.batches.images)} images  {rate:.0f}/s  "
                 f"about {left / 60:.0f} min left"
             )
 
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        metrics = trainer.callback_metrics
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        metrics = loop.metrics
         # Where nothing is held out, the one of the training images as they were met.
         shown = "validation accuracy" if "validation_accuracy" in metrics else "accuracy"
         chosen = ""
@@ -268,16 +249,11 @@ class ShowProgress(Callback):
             if name in metrics
         )
         self.console.print(
-            f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
+            f"{self.label}: epoch {loop.current_epoch + 1}/{loop.recipe.epochs}  "
             f"loss {metrics['loss']:.3f}  "
             f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  {chosen}{pruned}"
             f"{time.perf_counter() - self.started:.0f} s"
         )
 
-    def teardown(self, trainer: lightning.Trainer, module: Any, stage: str) -> None:
-        self.bar.stop()
-
-    def on_exception(
-        self, trainer: lightning.Trainer, module: Any, exception: BaseException
-    ) -> None:
+    def teardown(self, loop: Loop, *, failed: bool) -> None:
         self.bar.stop()

@@ -1,52 +1,38 @@
 """What an epoch tells of classes: the measures in which every class counts the same."""
 
-from typing import Any
-
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from torchcaps.data import Batch
-from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import macro_values
+from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
 
 
-class EpochClasses(Callback):
+class EpochClasses(Watcher):
     """Logs validation_ with the name of each measure of all classes, of the held-out images; none
     where it is undefined.
 
     Validation is never cut off, so nothing of it is saved.
     """
 
-    def __init__(self, validation: Batches, ranks: Ranks):
-        self.validation, self.ranks = validation, ranks
+    def __init__(self, ranks: Ranks):
+        self.ranks = ranks
         # Of this rank, batch by batch: scores and labels.
         self.seen: list[tuple[Output, Tensor]] = []
 
-    def on_validation_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_validation_start(self, loop: Loop) -> None:
         self.seen = []
 
-    def on_validation_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        module: Any,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        # A stand-in counts for nothing.
-        if self.validation.share:
-            self.seen.append((outputs["answers"], batch.labels))
+    def on_validation_batch_end(self, loop: Loop, out: Output, batch: Batch) -> None:
+        self.seen.append((Output(out.scores, out.scores_are), batch.labels))
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_validation_epoch_end(self, loop: Loop) -> None:
         mine = [(out.scores.float().cpu(), labels.cpu()) for out, labels in self.seen]
         all_ranks = [each for some in self.ranks.gathered(mine) for each in some]
         scores, labels = (torch.cat(each) for each in zip(*all_ranks, strict=True))
         found = macro_values(Output(scores, self.seen[0][0].scores_are), labels)
         self.seen = []
         for name, value in found.items():
-            module.log(f"validation_{name}", value, batch_size=1)
+            loop.log(f"validation_{name}", value)

@@ -1,18 +1,13 @@
 """Train a recipe into a run folder; the same call continues a stopped run."""
 
-import logging
 import os
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
 from torch import nn
 
 from torchcaps._digests import check_digest
@@ -21,7 +16,7 @@ from torchcaps.data import Images, augmented
 from torchcaps.data.some import anywhere
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
-from torchcaps.models.own import OWN
+from torchcaps.models.own import OWN, as_network
 from torchcaps.prune import sparsity
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import beginning
@@ -34,14 +29,14 @@ from torchcaps.train.folder.state import state_of
 from torchcaps.train.grouped import groups_of_result
 from torchcaps.train.images import Source
 from torchcaps.train.judging import judge, share_right
+from torchcaps.train.loggers import Logger
+from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.measures import Measures
-from torchcaps.train.module import Training
-from torchcaps.train.optimiser import lay_out
 from torchcaps.train.own_code import imported_files
 from torchcaps.train.prepare import Prepared, check_call, prepare
 from torchcaps.train.pruning import Prune
-from torchcaps.train.ranks import MeanOfAll, Ranks, join
-from torchcaps.train.recipe import Precision, Recipe
+from torchcaps.train.ranks import join
+from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import AUGMENT, CROP, seed_of
 from torchcaps.train.start import (
     check_own,
@@ -50,13 +45,6 @@ from torchcaps.train.start import (
     take_weights,
 )
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
-
-# Lightning's words: weights and sums stay in float32.
-PRECISIONS: dict[Precision, Any] = {
-    "float32": "32-true",
-    "bfloat16": "bf16-mixed",
-    "float16": "16-mixed",
-}
 
 
 def fit(
@@ -146,23 +134,16 @@ def _train(
     model, validation, pruner = prepared.model, prepared.validation, prepared.pruner
     training = _changed(recipe, prepared.training)
     training_batches, validation_batches = (
-        Batches(
-            each if workers else held_on(each, ranks.device),
-            recipe.batch_size,
-            seed=seed,
-            workers=workers,
-            rank=ranks.rank,
-            ranks=ranks.count,
-        )
+        _batches(each, prepared, seed=seed, workers=workers)
         for each, seed in ((training, recipe.seed), (validation, None))
     )
     stop = _stop_at(prepared)
     best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
-    callbacks: list[Callback | None] = [
+    watchers: list[Watcher | None] = [
         None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
         ShowProgress(label or recipe.model, training_batches, recipe.select_by),
         Measures(validation_batches.images),
-        EpochClasses(validation_batches, ranks)
+        EpochClasses(ranks)
         if recipe.validation_share and validation.judged_by == "class"
         else None,
         stop,
@@ -171,12 +152,21 @@ def _train(
         SaveState(run, until=until, loggers=loggers, sampled=prepared.sampled),
     ]
     started = time.perf_counter()
-    _through_lightning(
-        prepared,
-        training_batches,
-        validation_batches,
-        [each for each in callbacks if each is not None],
-    )
+    state = state_of(run, recipe)
+    whole = as_network(model.to(ranks.device))
+    with torch.random.fork_rng(ranks.generators), ranks.together(whole) as network:
+        loop = Loop(
+            recipe,
+            whole,
+            training_batches,
+            validation_batches,
+            watchers=[each for each in watchers if each is not None],
+            pruner=pruner,
+            ranks=ranks,
+            network=network,
+        )
+        with going_on_from(state, loop, run.folder), denormals_as_zero():
+            loop.train(state)
     seconds = time.perf_counter() - started
     # A network that is good enough was asked for, and not one of an epoch before it.
     if stop is not None and stop.seen.get("reached"):
@@ -221,6 +211,21 @@ def _judge(prepared: Prepared, trained: _Trained) -> None:
     if prepared.pruner is not None:
         result["sparsity"] = sparsity(model).numbers()
     ranks.first_does(lambda: run.finish(result))
+
+
+def _batches(images: Images, prepared: Prepared, *, seed: int | None, workers: int) -> Batches:
+    """This rank's, of images that lie where it trains if they fit there."""
+    ranks = prepared.ranks
+    held = images if workers else held_on(images, ranks.device)
+    return Batches(
+        held,
+        prepared.recipe.batch_size,
+        seed=seed,
+        workers=workers,
+        rank=ranks.rank,
+        ranks=ranks.count,
+        device=None if held is images else ranks.device,
+    )
 
 
 def _changed(recipe: Recipe, training: Images) -> Images:
@@ -296,87 +301,21 @@ def _brightness(images: Images) -> dict[str, float]:
     return {"mean": float(each.mean()), "std": float(each.std(correction=0))}
 
 
-def _through_lightning(
-    prepared: Prepared, training: Batches, validation: Batches, callbacks: list[Callback]
-) -> None:
-    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
-    if ranks.count > 1:
-        # First, for the others look at the means.
-        callbacks = [MeanOfAll(training, validation), *callbacks]
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    with warnings.catch_warnings(), torch.random.fork_rng(ranks.generators):
-        # Lightning's own, of a torch name it has yet to replace.
-        warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
-        # A frozen trunk is meant to be.
-        warnings.filterwarnings("ignore", ".*in eval mode at the start of training.*")
-        # `MeanOfAll` does.
-        warnings.filterwarnings("ignore", ".*It is recommended to use .self.log.*sync_dist=True.*")
-        first = FirstStep()
-        trainer = _trainer(recipe, ranks, [*callbacks, first])
-        module = Training(
-            prepared.model,
-            recipe,
-            steps_an_epoch=-(-len(training) // recipe.accumulate),
-            judged_by=training.images.judged_by,
-        )
-        state = state_of(run, recipe)
-        try:
-            with going_on_from(state, recipe, first), denormals_as_zero():
-                trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
-        except SystemExit:
-            # Lightning's answer to Ctrl-C.
-            if not trainer.interrupted:
-                raise
-            raise Interrupted(
-                f"training was interrupted; the same command continues {run.folder} from where it "
-                f"was last saved."
-            ) from None
-
-
-def _trainer(recipe: Recipe, ranks: Ranks, callbacks: list[Callback]) -> lightning.Trainer:
-    """Lightning's, without what the callbacks of a run do themselves."""
-    return lightning.Trainer(
-        **ranks.devices(),
-        max_epochs=recipe.epochs,
-        accumulate_grad_batches=recipe.accumulate,
-        precision=PRECISIONS[recipe.precision],
-        logger=False,
-        enable_checkpointing=True,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        callbacks=callbacks,
-    )
-
-
-class FirstStep(Callback):
-    """Whether a step is over, with all that Lightning does after it, so that a state that was gone
-    on from has shown to be sound."""
-
-    has_begun = is_over = False
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        for optimiser in trainer.optimizers:
-            lay_out(optimiser)
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self.is_over = self.has_begun
-        self.has_begun = True
-
-    def on_train_epoch_end(self, *_: Any) -> None:
-        self.is_over = True
-
-
 @contextmanager
-def going_on_from(state: Path | None, recipe: Recipe, first: FirstStep) -> Iterator[None]:
-    """Say in a sentence what is wrong with a state that Lightning cannot go on from."""
+def going_on_from(state: Path | None, loop: Loop, folder: Path) -> Iterator[None]:
+    """Say in a sentence how to go on, or what is wrong with a state that nothing goes on from."""
+    recipe = loop.recipe
     try:
         yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"training was interrupted; the same command continues {folder} from where it was last "
+            f"saved."
+        ) from None
     except (TorchcapsError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        if state is None or first.is_over:
+        if state is None or loop.has_trained:
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
         if str(error).startswith("Error(s) in loading state_dict"):

@@ -1,14 +1,28 @@
 """TensorBoard beside metrics.jsonl. Any other logger of Lightning goes to `fit(loggers=)`."""
 
 import os
-
-from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from torchcaps.errors import TorchcapsError
 
 
+class Logger(Protocol):
+    """What `fit` calls of Lightning's loggers; one's own needs no more."""
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None: ...
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None: ...
+
+    def save(self) -> None: ...
+
+    def finalize(self, status: str) -> None: ...
+
+
 def tensorboard(folder: str | os.PathLike[str]) -> Logger:
     """A logger that writes into `folder`/tensorboard."""
+    from lightning.pytorch.loggers import TensorBoardLogger
+
     try:
         return TensorBoardLogger(
             os.fspath(folder), name="", version="tensorboard", default_hp_metric=False

@@ -6,7 +6,6 @@ Ambiguities:
    1, and the spread loss the logits themselves, for it compares differences alone.
 """
 
-from collections.abc import Callable
 from typing import get_args
 
 import torch
@@ -38,15 +37,16 @@ FITTING: dict[ScoresAre, Loss] = {
 }
 
 
-def loss_parts(recipe: Recipe, out: Output, batch: Batch, step: int) -> dict[str, Tensor]:
-    """The terms whose sum is minimised, by name; `step` is the number of updates so far."""
+def loss_parts(
+    recipe: Recipe, out: Output, batch: Batch, step: int = 0, *, margin: Tensor | None = None
+) -> dict[str, Tensor]:
+    """The terms whose sum is minimised, by name; `step` is the number of updates so far, or
+    `margin` that of the spread loss then, which a step that is repeated reads from a tensor."""
     # Sums over pixels and classes are taken in float32 whatever the network computes in.
     with torch.autocast(out.scores.device.type, enabled=False):
         margins = (recipe.m_plus, recipe.m_minus, recipe.lambda_)
-        updates = round(step * SPREAD_STEPS / recipe.spread_steps)
-        error = _classification(
-            out, batch.labels, recipe.loss, recipe.data, margins, lambda: spread_margin(updates)
-        )
+        lead = margin_at(recipe, step) if margin is None else margin
+        error = _classification(out, batch.labels, recipe.loss, recipe.data, margins, lead)
         parts = {"classification_loss": error}
         if out.reconstruction is not None:
             drawn = out.reconstruction.float()
@@ -57,6 +57,11 @@ def loss_parts(recipe: Recipe, out: Output, batch: Batch, step: int) -> dict[str
             error = reconstruction_loss(drawn, shown)
             parts["reconstruction_loss"] = recipe.reconstruction_weight * error
     return parts
+
+
+def margin_at(recipe: Recipe, step: int) -> float:
+    """The margin of the spread loss after so many updates."""
+    return spread_margin(round(step * SPREAD_STEPS / recipe.spread_steps))
 
 
 def loss_of(
@@ -93,9 +98,8 @@ def loss_of(
     check_choice("loss", loss, get_args(Loss))
     _check_answer(out, labels)
     with torch.autocast(out.scores.device.type, enabled=False):
-        total = _classification(
-            out, labels, loss, "the data", (m_plus, m_minus, lambda_), lambda: margin
-        )
+        margins = (m_plus, m_minus, lambda_)
+        total = _classification(out, labels, loss, "the data", margins, margin)
         if images is not None and out.reconstruction is not None:
             error = reconstruction_loss(out.reconstruction.float(), images)
             total = total + reconstruction_weight * error
@@ -139,9 +143,9 @@ def _classification(
     loss: Loss,
     data: str,
     margins: tuple[float, float, float],
-    lead: Callable[[], float],
+    lead: float | Tensor,
 ) -> Tensor:
-    """`margins` are those of the margin loss, `lead` tells that of the spread loss; `data` is named
+    """`margins` are those of the margin loss, `lead` is that of the spread loss; `data` is named
     in what is said of labels that do not fit."""
     scores = out.scores if out.scores.dtype == torch.float64 else out.scores.float()
     loss = FITTING[out.scores_are] if loss == "auto" else loss
@@ -154,7 +158,7 @@ def _classification(
         return cross_entropy_loss(scores, labels)
     target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
     if loss == "spread":
-        return spread_loss(scores, target, margin=lead())
+        return spread_loss(scores, target, margin=lead)
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(

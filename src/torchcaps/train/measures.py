@@ -5,9 +5,7 @@ import inspect
 from functools import partial
 from typing import Any
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
 from torchcaps.analysis import Keys, MeasureKeys, Thresholds, capsule_layers, lengths, quantise
@@ -17,7 +15,8 @@ from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
-from torchcaps.models.own import OwnNetwork
+from torchcaps.train.loop import Loop, Watcher
+from torchcaps.train.update import Sums, parts
 
 # Enough for a mean over images; couplings of a convolutional layer fill megabytes an image.
 IMAGES, AT_ONCE = 128, 16
@@ -25,7 +24,7 @@ IMAGES, AT_ONCE = 128, 16
 TREE_IMAGES = 1000
 
 
-class Measures(Callback):
+class Measures(Watcher):
     """Logs gradient_norm/, dead_capsules/, revivals/ and coupling_std/ with the name of the layer.
 
     The norm is the mean over the epoch's updates with finite gradients; the others are of the first
@@ -34,34 +33,27 @@ class Measures(Callback):
 
     def __init__(self, validation: Images):
         self.validation = validation
-        # By name: the sum of norms, and of how many updates.
-        self.norms: dict[str, Tensor] = {}
+        # Of the epoch so far; an update adds to it.
+        self.norms = Sums()
         # By layer: at the ends of how many epochs each capsule was dead since it last lived.
         self.dead_for: dict[str, Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"norms": self.norms, "dead_for": self.dead_for}
+        norms = {name: torch.tensor([total, of]) for name, (total, of) in self.norms.items()}
+        return {"norms": norms, "dead_for": self.dead_for}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.norms = state_dict["norms"]
+        for name, (total, of) in state_dict["norms"].items():
+            self.norms[name] = total.numpy()[()], int(of)
         self.dead_for = state_dict["dead_for"]
 
-    def on_before_optimizer_step(
-        self, trainer: lightning.Trainer, module: Any, optimizer: Any
-    ) -> None:
-        for name, part in parts(module.model).items():
-            gradients = [p.grad for p in part.parameters() if p.grad is not None]
-            if gradients:
-                norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-                # An update whose gradients overflow, as in float16 now and then, is left out.
-                counts = torch.stack([norm.nan_to_num(0, 0, 0), norm.isfinite().to(norm.dtype)])
-                before = self.norms.get(name, torch.zeros_like(counts)).to(norm.device)
-                self.norms[name] = before + counts
+    def on_train_start(self, loop: Loop) -> None:
+        loop.update.norms = self.norms
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        dead, moving = seen_of_capsules(module.model, self.validation)
+    def on_validation_epoch_end(self, loop: Loop) -> None:
+        dead, moving = seen_of_capsules(loop.model, self.validation)
         for name, value in {**counted(dead), **self._revived(dead), **moving}.items():
-            module.log(name, value, batch_size=1)
+            loop.log(name, value)
 
     def _revived(self, dead: dict[str, Tensor]) -> dict[str, float]:
         """revivals/ by layer: of the capsules that live, the ends of epochs at which each was dead
@@ -79,20 +71,10 @@ class Measures(Callback):
             self.dead_for[name] = torch.where(now, before + 1, 0)
         return found
 
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        for name, (total, updates) in self.norms.items():
-            module.log(f"gradient_norm/{name}", total / updates.clamp(min=1), batch_size=1)
-        self.norms = {}
-
-
-def parts(model: nn.Module) -> dict[str, nn.Module]:
-    """The pieces of a network that have weights, each routed layer by itself."""
-    whole = model.module if isinstance(model, OwnNetwork) else model
-    pieces = dict(whole.named_children())
-    layers = pieces.pop("layers", None)
-    if isinstance(layers, nn.ModuleDict):
-        pieces |= dict(layers.items())
-    return {name: piece for name, piece in pieces.items() if any(True for _ in piece.parameters())}
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        for name, mean in self.norms.means().items():
+            loop.log(f"gradient_norm/{name}", mean)
+        self.norms.clear()
 
 
 def counted(dead: dict[str, Tensor]) -> dict[str, float]:

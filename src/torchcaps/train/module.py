@@ -12,21 +12,19 @@ from torchcaps.errors import Diverged, TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
 from torchcaps.train.beginning import eval_frozen, freeze
+from torchcaps.train.loop import TRAINING_SAMPLE
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.types import Output
 
-# How measures after an epoch begin where nothing is held out: they are of training images.
-TRAINING_SAMPLE = "training_sample"
-
 
 class Training(lightning.LightningModule):
     """A network as a LightningModule: the loss, the optimiser and the learning rate of a recipe.
 
-    `fit` trains it; a Trainer of one's own can too, with any loader of (images, labels). What a
-    step measures is logged by the epoch.
+    A Trainer of one's own trains it as `fit` trains a network, with any loader of (images, labels).
+    What a step measures is logged by the epoch.
 
     Arguments:
         model: one of `create_model`, or a module of one's own that returns an `Output`.
@@ -63,8 +61,6 @@ class Training(lightning.LightningModule):
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
         self.judged_by: JudgedBy = judged_by
-        # Of the batch that several devices share, which part is this one's.
-        self.share = 1.0
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
@@ -84,7 +80,7 @@ class Training(lightning.LightningModule):
             )
         measured = {"loss": loss, **(parts if len(parts) > 1 else {}), "accuracy": accuracy}
         self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch[1]))
-        return loss * (self.share * self._counts_for(batch_idx))
+        return loss * self._counts_for(batch_idx)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Output]:
         # By the same margin after every epoch, or losses could not be compared.

@@ -25,6 +25,7 @@ OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = Mappin
 
 def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimiser that a recipe names, with its options."""
+    weights = list(parameters)
     how: dict[str, Any] = {
         "lr": recipe.learning_rate,
         "weight_decay": recipe.weight_decay,
@@ -33,8 +34,11 @@ def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
     }
     if recipe.optimiser == "sgd":
         how["momentum"] = recipe.momentum
+    elif weights and weights[0].device.type == "cuda":
+        # Its count of updates may be kept by a GPU that repeats a step alone.
+        how["capturable"] = True
     _, kind = OPTIMISERS[recipe.optimiser]
-    return kind(parameters, **how)
+    return kind(weights, **how)
 
 
 @torch.no_grad()

@@ -8,9 +8,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
 from torchcaps.data import Batch, Images
@@ -27,11 +25,13 @@ from torchcaps.prune import (
 )
 from torchcaps.train.batches import Batches
 from torchcaps.train.beginning import eval_frozen
+from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measures import of_trees
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import MASKS, seed_of
+from torchcaps.train.update import computing
 
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
@@ -56,10 +56,11 @@ def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     return kind(model, to=to, **what)
 
 
-class Prune(Callback):
-    """Calls a pruner while Lightning trains, and logs the sparsity and how many trees are left.
+class Prune(Watcher):
+    """Calls a pruner before training and after epochs, which an update calls within its steps; logs
+    the sparsity and how many trees are left.
 
-    It must come before what looks at the network after a step or saves it.
+    It must come before what looks at the network after an epoch or saves it.
     """
 
     def __init__(
@@ -78,44 +79,33 @@ class Prune(Callback):
         self.pruner.masks.load_state_dict(found)
         self.has_masks = True
 
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        masks = self.pruner.masks
-        masks.move(module.device)
+    def on_train_start(self, loop: Loop) -> None:
+        self.pruner.masks.move(loop.device)
         if self.has_masks:
             return
-        if trainer.global_step:
+        if loop.global_step:
             raise TorchcapsError(
                 "the state of this run holds no masks, so which weights are pruned is not known; "
                 "it is damaged: remove state.ckpt, and the run begins anew."
             )
-        self.pruner.before_training(lambda: self._shared(module))
+        self.pruner.before_training(lambda: self._shared(loop.model))
 
-    def on_before_optimizer_step(
-        self, trainer: lightning.Trainer, module: Any, optimizer: Any
-    ) -> None:
-        self.pruner.after_backward(trainer.current_epoch)
-
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self.pruner.after_step()
-
-    def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        if trainer.should_stop:
+    def on_validation_start(self, loop: Loop) -> None:
+        if loop.should_stop:
             # Within an epoch it was accurate enough, and that is the network that is kept.
             return
-        self.pruner.after_epoch(trainer.current_epoch, lambda: self._loss(trainer, module))
+        self.pruner.after_epoch(loop.current_epoch, lambda: self._loss(loop.model))
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_validation_epoch_end(self, loop: Loop) -> None:
         masks = self.pruner.masks
-        measured = {"sparsity": masks.count / masks.size, **of_trees(module.model, self.validation)}
+        measured = {"sparsity": masks.count / masks.size, **of_trees(loop.model, self.validation)}
         for name, value in measured.items():
-            module.log(name, value, batch_size=1)
+            loop.log(name, value)
 
     @torch.no_grad()
-    def _loss(self, trainer: lightning.Trainer, module: Any) -> float:
+    def _loss(self, model: nn.Module) -> float:
         """The validation loss of the network as it is, as it would be logged."""
-        model, ranks = module.model, self.ranks
+        ranks, device = self.ranks, next(model.parameters()).device
         batches = Batches(
             self.validation, self.recipe.batch_size, rank=ranks.rank, ranks=ranks.count
         )
@@ -124,7 +114,7 @@ class Prune(Callback):
         total = 0.0
         for batch in batches:
             if batches.share:
-                with trainer.precision_plugin.val_step_context():
+                with computing(self.recipe.precision, device):
                     parts = self._parts(model, batch, self.recipe.spread_steps)
                 is_total = self.recipe.validation_loss == "total"
                 found = sum(parts.values()) if is_total else parts["classification_loss"]
@@ -132,11 +122,11 @@ class Prune(Callback):
         model.train(was_training)
         return ranks.total(total) / len(self.validation)
 
-    def _shared(self, module: Any) -> dict[str, Tensor]:
+    def _shared(self, model: nn.Module) -> dict[str, Tensor]:
         """The mean over ranks, which all look at the same images. One's may differ by rounding from
         another's, and a weight that only one of them prunes would never be the same on both again.
         """
-        found = self._gradients(module.model)
+        found = self._gradients(model)
         return {name: self.ranks.mean(gradient) for name, gradient in found.items()}
 
     def _gradients(self, model: nn.Module) -> Mapping[str, Tensor]:

@@ -5,24 +5,17 @@ torchrun and Slurm's srun start one process a device and tell each its rank by i
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import lightning
 import torch
 import torch.distributed
-from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.train.batches import Batches
-from torchcaps.train.epoch_sums import Sums, over_ranks, put, so_far
 
 T = TypeVar("T")
 N = TypeVar("N", int, float, Tensor)
@@ -34,9 +27,6 @@ class Ranks:
 
     rank: int = 0
     count: int = 1
-    # How many of them share this machine.
-    near: int = 1
-    environment: ClusterEnvironment | None = None
 
     @property
     def device(self) -> torch.device:
@@ -88,35 +78,55 @@ class Ranks:
         torch.distributed.all_reduce(together)
         return together.div_(self.count)
 
-    def devices(self) -> dict[str, Any]:
-        """What Lightning's Trainer is told."""
+    def any(self, *here: bool) -> list[bool]:
+        """Of each, whether any rank says so."""
         if self.count == 1:
-            # Never Lightning's guess: a job of many tasks may run one process without srun.
-            return {"accelerator": "auto", "devices": 1, "plugins": [LightningEnvironment()]}
-        return {
-            "accelerator": "cuda" if torch.cuda.is_available() else "cpu",
-            "devices": self.near,
-            "num_nodes": self.count // self.near,
-            "strategy": DDPStrategy(),
-            "plugins": [self.environment],
-            # It needs an accelerator; on processors each rank normalises by its own share.
-            "sync_batchnorm": torch.cuda.is_available(),
-        }
+            return list(here)
+        said = torch.tensor(here, dtype=torch.uint8, device=self.device)
+        torch.distributed.all_reduce(said, torch.distributed.ReduceOp.MAX)
+        return said.bool().tolist()
+
+    @contextmanager
+    def together(self, model: nn.Module) -> Iterator[nn.Module]:
+        """The network as all ranks train it: its gradients are sums over them, and on GPUs batch
+        normalisation measures the whole batch."""
+        if self.count == 1:
+            yield model
+            return
+        parts = dict(model.named_modules())
+        if torch.cuda.is_available():
+            # On processors each rank normalises by its own share.
+            nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        shared = DistributedDataParallel(model)
+        shared.register_comm_hook(None, _summed)
+        try:
+            yield shared
+        finally:
+            for name, part in parts.items():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm) and name:
+                    model.set_submodule(name, part)
+
+
+def _summed(
+    state: None,
+    bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
+    """Losses are weighted by shares, so that sums of gradients are means over the batch."""
+    sent = torch.distributed.all_reduce(bucket.buffer(), async_op=True)
+    summed: torch.futures.Future[Tensor] = sent.get_future().then(lambda end: end.value()[0])
+    return summed
 
 
 def join() -> Ranks:
     """Meet the other processes that torchrun or srun started, if any, for the life of this one."""
-    environment: ClusterEnvironment
-    if TorchElasticEnvironment.detect():
+    if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():
         near = int(os.environ["LOCAL_WORLD_SIZE"])
-        environment = TorchElasticEnvironment()
+        rank, count, local = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
         near = _tasks_a_node()
-        # The run folder says how to go on; requeueing is the user's own choice.
-        environment = SLURMEnvironment(auto_requeue=False)
+        rank, count, local = _of_slurm()
     else:
         return Ranks()
-    rank, count = environment.global_rank(), environment.world_size()
     if count == 1:
         return Ranks()
     cuda = torch.cuda.is_available()
@@ -127,15 +137,24 @@ def join() -> Ranks:
             f"--gpus-per-task."
         )
     if not torch.distributed.is_initialized():
-        os.environ["MASTER_ADDR"] = environment.main_address
-        os.environ["MASTER_PORT"] = str(environment.main_port)
         if cuda:
-            torch.cuda.set_device(environment.local_rank())
+            torch.cuda.set_device(local)
         torch.distributed.init_process_group(
             "nccl" if cuda else "gloo", rank=rank, world_size=count
         )
         atexit.register(_part)
-    return Ranks(rank, count, near, environment)
+    return Ranks(rank, count)
+
+
+def _of_slurm() -> tuple[int, int, int]:
+    """Rank, their number, and the rank on this machine; where the first one is, goes to where torch
+    looks for it."""
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+
+    # The run folder says how to go on; requeueing is the user's own choice.
+    slurm = SLURMEnvironment(auto_requeue=False)
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
+    return slurm.global_rank(), slurm.world_size(), slurm.local_rank()
 
 
 def _part() -> None:
@@ -160,66 +179,3 @@ def _tasks_a_node() -> int:
     # Lightning asks for it, Slurm tells it only where the user did.
     os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(tasks // nodes))
     return tasks // nodes
-
-
-class MeanOfAll(Callback):
-    """Gradients and metrics are means over whole batches, however unevenly the ranks share them."""
-
-    def __init__(self, training: Batches, validation: Batches):
-        self.training, self.validation = training, validation
-        self.before: Sums = {}
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        assert isinstance(trainer.strategy.model, nn.parallel.DistributedDataParallel)
-        trainer.strategy.model.register_comm_hook(None, self._reduce)
-
-    def _reduce(
-        self,
-        state: None,
-        bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
-    ) -> torch.futures.Future[Tensor]:
-        sent = torch.distributed.all_reduce(bucket.buffer(), async_op=True)
-        summed: torch.futures.Future[Tensor] = sent.get_future().then(lambda end: end.value()[0])
-        return summed
-
-    def on_train_batch_start(
-        self, trainer: lightning.Trainer, module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self.before = so_far(trainer)
-        # Of the loss, since an update may go by batches that are shared otherwise than its last.
-        module.share = self.training.share
-
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        # What a stand-in measured counts for nothing.
-        if not self.training.share:
-            put(trainer, self.before)
-
-    def on_validation_batch_start(
-        self,
-        trainer: lightning.Trainer,
-        module: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self.before = so_far(trainer)
-
-    def on_validation_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        if not self.validation.share:
-            put(trainer, self.before)
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        put(trainer, over_ranks(trainer))
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        put(trainer, over_ranks(trainer))

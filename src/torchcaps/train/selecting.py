@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from torch import Tensor
-
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.class_measures import MEASURES, why_undefined
@@ -23,14 +21,14 @@ def in_words(select_by: SelectBy) -> str:
     return f"the highest validation {words}"
 
 
-def cost(metrics: Mapping[str, Tensor], select_by: SelectBy) -> float:
+def cost(metrics: Mapping[str, float], select_by: SelectBy) -> float:
     """What is the lowest of the best epoch: the loss, or the measure with its sign turned."""
     if f"validation_{select_by}" not in metrics:
         raise TorchcapsError(
             f'select_by = "{select_by}" needs held-out images of every class, but none is of some '
             f'class; hold out more by validation_share, or take select_by = "loss".'
         )
-    value = float(metrics[f"validation_{select_by}"])
+    value = metrics[f"validation_{select_by}"]
     return value if select_by == "loss" else -value
 
 

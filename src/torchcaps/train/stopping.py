@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import lightning
-from lightning.pytorch.callbacks import Callback
-
 from torchcaps.train.folder.run import Run
+from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.selecting import SelectBy, cost
 
@@ -14,7 +12,7 @@ from torchcaps.train.selecting import SelectBy, cost
 NEAR = 0.01
 
 
-class StopAtAccuracy(Callback):
+class StopAtAccuracy(Watcher):
     """Stop at the first check that finds `recipe.stop_at` or more.
 
     Accuracy is checked after every epoch, and once it has come near the target after every
@@ -36,30 +34,28 @@ class StopAtAccuracy(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.near, self.seen = state_dict["near"], state_dict["seen"]
 
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         # Cut off after the last epoch and before its result was written.
-        trainer.should_stop = trainer.should_stop or bool(self.seen.get("reached"))
+        loop.should_stop = loop.should_stop or bool(self.seen.get("reached"))
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, loop: Loop, batch_idx: int) -> None:
         done = (batch_idx + 1) % self.accumulate == 0
-        if self.near and done and trainer.global_step % self.every == 0:
-            self._check(trainer)
+        if self.near and done and loop.global_step % self.every == 0:
+            self._check(loop)
 
-    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        if self.seen.get("step") != trainer.global_step:
-            self._check(trainer)
+    def on_validation_end(self, loop: Loop) -> None:
+        if self.seen.get("step") != loop.global_step:
+            self._check(loop)
 
-    def _check(self, trainer: lightning.Trainer) -> None:
+    def _check(self, loop: Loop) -> None:
         accuracy = self.accuracy()
         self.near = self.near or accuracy >= self.target - NEAR
         reached = accuracy >= self.target
-        self.seen = {"accuracy": accuracy, "step": trainer.global_step, "reached": reached}
-        trainer.should_stop = trainer.should_stop or reached
+        self.seen = {"accuracy": accuracy, "step": loop.global_step, "reached": reached}
+        loop.should_stop = loop.should_stop or reached
 
 
-class StopWithoutProgress(Callback):
+class StopWithoutProgress(Watcher):
     """Stop after `patience` epochs of which none was better than all before, by what `select_by`
     says; `lowest` is the cost of the best."""
 
@@ -74,17 +70,17 @@ class StopWithoutProgress(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.lowest, self.since = state_dict["lowest"], state_dict["since"]
 
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        trainer.should_stop = trainer.should_stop or self.since >= self.patience
+    def on_train_start(self, loop: Loop) -> None:
+        loop.should_stop = loop.should_stop or self.since >= self.patience
 
-    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        now = cost(trainer.callback_metrics, self.select_by)
+    def on_validation_end(self, loop: Loop) -> None:
+        now = cost(loop.metrics, self.select_by)
         self.since = 0 if now < self.lowest else self.since + 1
         self.lowest = min(self.lowest, now)
-        trainer.should_stop = trainer.should_stop or self.since >= self.patience
+        loop.should_stop = loop.should_stop or self.since >= self.patience
 
 
-class KeepBest(Callback):
+class KeepBest(Watcher):
     """Write the network down whenever it is the best so far, by what `select_by` says; `lowest` is
     its cost."""
 
@@ -99,10 +95,10 @@ class KeepBest(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.lowest, self.epoch = state_dict["lowest"], state_dict["epoch"]
 
-    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        now = cost(trainer.callback_metrics, self.select_by)
+    def on_validation_end(self, loop: Loop) -> None:
+        now = cost(loop.metrics, self.select_by)
         if now < self.lowest:
-            self.lowest, self.epoch = now, trainer.current_epoch + 1
+            self.lowest, self.epoch = now, loop.current_epoch + 1
             # The state is written later: cut off between the two, the same weights come again.
-            if trainer.is_global_zero:
-                self.run.put_network(module.model, self.run.best_file)
+            if loop.ranks.rank == 0:
+                self.run.put_network(loop.model, self.run.best_file)
