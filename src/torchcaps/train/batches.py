@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
 
-
 # On a GPU batches are made together, as many as fill so many bytes of pixels.
 AT_ONCE = 1 << 28
 
