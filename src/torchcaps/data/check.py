@@ -2,11 +2,10 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from torchcaps.data.batch import Images
 from torchcaps.data.sample import shows
@@ -96,9 +95,10 @@ class Findings:
 
 
 class _Seen(NamedTuple):
-    prints: NDArray[np.void]  # [n] equal when the images are
-    answers: NDArray[np.uint8]  # [n, bytes] the classes of each image, a bit a class
-    findings: dict[str, Any]
+    findings: SplitFindings
+    prints: list[bytes]  # equal when the images are
+    answers: list[bytes]  # the classes of each image, a bit a class
+    told: dict[bytes, set[bytes]]  # the answers that come with a print
 
 
 def check_images(train: Images, test: Images) -> Findings:
@@ -115,87 +115,62 @@ def check_images(train: Images, test: Images) -> Findings:
     'No test image is among the training images.'
     """
     n_classes = max(len(train.class_names), len(test.class_names))
-    seen = [_look(each, n_classes) for each in (train, test)]
-    # Numbers instead of prints: equal images have equal numbers, over both splits.
-    _, numbers = np.unique(np.concatenate([each.prints for each in seen]), return_inverse=True)
-    _, answers = np.unique(
-        np.concatenate([each.answers for each in seen]), axis=0, return_inverse=True
-    )
-    numbers, answers = numbers.reshape(-1), answers.reshape(-1)
-    at = len(train)
-    splits = [
-        SplitFindings(
-            **each.findings,
-            copies=len(part) - len(np.unique(part)),
-            doubtful=int(_doubtful(part, answer)[part].sum()),
-        )
-        for each, part, answer in (
-            (seen[0], numbers[:at], answers[:at]),
-            (seen[1], numbers[at:], answers[at:]),
-        )
-    ]
-    shared = np.isin(numbers[at:], numbers[:at])
-    known = set(zip(numbers[:at].tolist(), answers[:at].tolist(), strict=True))
-    pairs = zip(numbers[at:][shared].tolist(), answers[at:][shared].tolist(), strict=True)
-    example = None
-    if shared.any():
-        first = int(shared.argmax())
-        example = (first, int((numbers[:at] == numbers[at + first]).argmax()))
+    trained, tested = _look(train, n_classes), _look(test, n_classes)
+    first: dict[bytes, int] = {}
+    for at, each in enumerate(trained.prints):
+        first.setdefault(each, at)
+    shared = [at for at, each in enumerate(tested.prints) if each in first]
+    doubtful = [at for at in shared if tested.answers[at] not in trained.told[tested.prints[at]]]
     return Findings(
         train.name,
-        splits[0],
-        splits[1],
-        shared=int(shared.sum()),
-        shared_doubtful=sum(pair not in known for pair in pairs),
-        shared_example=example,
+        trained.findings,
+        tested.findings,
+        shared=len(shared),
+        shared_doubtful=len(doubtful),
+        shared_example=(shared[0], first[tested.prints[shared[0]]]) if shared else None,
     )
 
 
 def _look(images: Images, n_classes: int) -> _Seen:
-    prints, answers, blank = [], [], 0
-    lowest, highest = float("inf"), float("-inf")
+    prints: list[bytes] = []
+    answers: list[bytes] = []
+    told: dict[bytes, set[bytes]] = {}
+    blank, lowest, highest = 0, float("inf"), float("-inf")
     # The same bytes in another shape are another image.
     begin = hashlib.blake2b(str(images.image_shape).encode(), digest_size=16)
     total = torch.zeros(images.image_shape[0], dtype=torch.float64)
-    squares = torch.zeros_like(total)
+    squares, of_classes = torch.zeros_like(total), torch.zeros(n_classes, dtype=torch.int64)
     for start in range(0, len(images), BLOCK):
         pixels, labels, _ = images.batch(slice(start, min(start + BLOCK, len(images))))
-        pixels = pixels.cpu().contiguous()
-        for image in pixels.numpy():
-            each = begin.copy()
+        pixels, shown = pixels.cpu().contiguous(), shows(labels, n_classes)
+        for image, classes in zip(pixels.numpy(), np.packbits(shown.numpy(), axis=1), strict=True):
+            each, answer = begin.copy(), classes.tobytes()
             each.update(image.data)
             prints.append(each.digest())
-        answers.append(shows(labels, n_classes).numpy())
+            answers.append(answer)
+            told.setdefault(prints[-1], set()).add(answer)
         low, high = pixels.flatten(1).aminmax(dim=1)
         lowest, highest = min(lowest, float(low.min())), max(highest, float(high.max()))
         # One pixel has one value.
         blank += int((low == high).sum()) if pixels[0].numel() > 1 else 0
         total += pixels.sum((0, 2, 3), dtype=torch.float64)
         squares += pixels.double().square().sum((0, 2, 3))
-    classes = np.concatenate(answers)
+        of_classes += shown.sum(0)
     count = len(images) * images.image_shape[1] * images.image_shape[2]
     mean = total / count
-    named = zip(images.class_names, classes.sum(0).tolist(), strict=False)
-    return _Seen(
-        np.frombuffer(b"".join(prints), "V16"),
-        np.packbits(classes, axis=1),
-        {
-            "count": len(images),
-            "shape": images.image_shape,
-            "lowest": lowest,
-            "highest": highest,
-            "mean": tuple(mean.tolist()),
-            "std": tuple((squares / count - mean.square()).clamp(min=0).sqrt().tolist()),
-            "class_counts": dict(named),
-            "blank": blank,
-        },
+    findings = SplitFindings(
+        count=len(images),
+        shape=images.image_shape,
+        lowest=lowest,
+        highest=highest,
+        mean=tuple(mean.tolist()),
+        std=tuple((squares / count - mean.square()).clamp(min=0).sqrt().tolist()),
+        class_counts=dict(zip(images.class_names, of_classes.tolist(), strict=False)),
+        blank=blank,
+        copies=len(prints) - len(told),
+        doubtful=sum(len(told[each]) > 1 for each in prints),
     )
-
-
-def _doubtful(numbers: NDArray[np.intp], answers: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Say by the number of an image whether it comes with more than one answer."""
-    pairs = np.unique(np.stack([numbers, answers]), axis=1)
-    return np.bincount(pairs[0]) > 1
+    return _Seen(findings, prints, answers, told)
 
 
 def _shape(split: SplitFindings) -> str:
