@@ -22,7 +22,7 @@ ONE_PARENT = 0.9
 class Sentence(NamedTuple):
     about: Literal["tree", "choice", "life"]
     text: str
-    is_good: bool  # for a parse tree
+    is_good: bool = False  # for a parse tree
 
 
 def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list[Sentence]:
@@ -37,7 +37,7 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
     """
     if dynamics is None or activity is None:
         text = "This network has no capsules, so there is no tree to read."
-        return [Sentence("tree", text, False)]
+        return [Sentence("tree", text)]
     return [about_tree(dynamics), _choice(dynamics), *_life(activity)]
 
 
@@ -48,13 +48,13 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
     rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}
     if not rates:
         text = "There is no routing to judge: no layer has a living child and two living parents."
-        return Sentence("tree", text, False)
+        return Sentence("tree", text)
     broken = " and ".join(layer.name for layer in layers if layer.dyr is None)
     if broken:
         text = (
             f"The tree is broken at {broken}: no child, or fewer than two parents, are alive there."
         )
-        return Sentence("tree", text, False)
+        return Sentence("tree", text)
     low, high = min(rates.values()), max(rates.values())
     span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
     scale = "0 is frozen, 1 is perfect routing"
@@ -63,7 +63,6 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
             "tree",
             f"The tree is frozen: every image gets {'nearly ' if high else ''}the same couplings "
             f"(dyr {span}; {scale}).",
-            False,
         )
     if any(abs(layer.even * layer.mean.shape[-1] - 1) > ROUNDING for layer in layers):
         return Sentence(
@@ -105,19 +104,18 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
     # A single parent is no choice.
     layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
     if not layers:
-        return Sentence("choice", "No capsule has a choice: every layer has one parent.", False)
+        return Sentence("choice", "No capsule has a choice: every layer has one parent.")
     most = max(layers, key=lambda layer: layer.strongest / layer.even)
     if _is_attention(most):
-        return Sentence("choice", _attended(most), False)
+        return Sentence("choice", _attended(most))
     if most.strongest < EVEN * most.even:
         text = "No capsule chooses a parent: every one splits itself evenly among all of them."
-        return Sentence("choice", text, False)
+        return Sentence("choice", text)
     if most.strongest < NO_FAVOURITE * most.even:
         return Sentence(
             "choice",
             f"No capsule chooses a parent: even the strongest layer gives the favourite "
             f"{most.strongest:.1%}, where an even split gives {most.even:.1%}.",
-            False,
         )
     if all(layer.strongest >= ONE_PARENT and not _is_attention(layer) for layer in layers):
         least = min(layer.strongest for layer in layers)
@@ -132,7 +130,6 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
         f"Capsules lean towards a parent without choosing it: in {most.name}, where they lean "
         f"most, the favourite gets {most.strongest:.0%} of a child, where an even split gives "
         f"{most.even:.0%}.",
-        False,
     )
 
 
@@ -165,7 +162,7 @@ def _life(activity: Activity) -> list[Sentence]:
             text = f"In layer {layer.name}, {layer.cds} of {layer.n} capsules are dead."
         else:
             continue
-        sentences.append(Sentence("life", text, False))
+        sentences.append(Sentence("life", text))
     if not sentences:
         sentences = [Sentence("life", "No capsule is dead in any layer.", True)]
     return sentences
