@@ -1,6 +1,7 @@
 """A convolution that takes the cheaper of two ways to the same numbers."""
 
-from typing import cast, final
+from typing import Any, NamedTuple, cast, final
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torchcaps.ops.tracing import is_looked_through
 # Multiplications a direct convolution must have to one through Fourier space, which has more to
 # move; where they are twice as many, both take about as long.
 WORTH = 2.5
+# Predicting so many images, a large kernel is laid out anew for longer than it is multiplied.
+FEW, LARGE = 4, 1 << 20
 # What autocast casts.
 NARROW = {torch.float32, torch.bfloat16, torch.float16}
 
@@ -24,6 +27,10 @@ class LargeConv2d(nn.Conv2d):
     dilation, and where gradients are wanted: without them a direct convolution is as fast and takes
     less memory.
 
+    In torch.inference_mode a few images are convolved with weights that oneDNN laid out once, which
+    are kept beside them until somebody writes to them. PyTorch counts that, but not what is written
+    to `weight.data`.
+
     `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do torch.compile,
     torch.export, torch.jit.trace and torch.func, to which it is an ordinary convolution.
     """
@@ -31,7 +38,11 @@ class LargeConv2d(nn.Conv2d):
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or is_looked_through() or not self.pays(x):
+        if torch.compiler.is_compiling() or is_looked_through():
+            return super().forward(x)
+        if torch.is_inference_mode_enabled():
+            return self._predicted(x)
+        if not self.pays(x):
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if _casts() else x.dtype
         with without_autocast(x):
@@ -54,8 +65,46 @@ class LargeConv2d(nn.Conv2d):
             return False
         return saving(x.shape, self.weight.shape, **self._how()) >= WORTH
 
+    def _predicted(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        given = [x, weight] if bias is None else [x, weight, bias]
+        if (
+            self.is_direct
+            or x.ndim != 4
+            or not 0 < len(x) <= FEW
+            or weight.numel() < LARGE
+            or weight.is_inference()  # whose changes nobody counts
+            or any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given)
+            or _casts()
+            or self.padding_mode != "zeros"
+            or isinstance(self.padding, str)
+            or x.shape[1] != weight.shape[1] * self.groups
+            or not torch.backends.mkldnn.enabled
+            or not torch.backends.mkldnn.is_available()
+        ):
+            return super().forward(x)
+        how = (self.padding, self.stride, self.dilation, self.groups)
+        seal = (weight.data_ptr(), weight._version, x.shape, how)
+        known = _LAID_OUT.get(self)
+        if known is None or known.seal != seal:
+            reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
+            laid_out = reorder(weight.detach().to_mkldnn(), *how, list(x.shape))
+            known = _LAID_OUT[self] = _LaidOut(seal, laid_out, weight.detach())
+        convolve = torch.ops.mkldnn._convolution_pointwise
+        return cast(Tensor, convolve(x, known.weight, bias, *how, "none", [], ""))
+
     def _how(self) -> dict[str, Pair]:
         return {"stride": cast(Pair, self.stride), "padding": cast(Pair, self.padding)}
+
+
+class _LaidOut(NamedTuple):
+    seal: tuple[object, ...]
+    weight: Tensor
+    of: Tensor  # Held, so that no other weights come to lie where these lay.
+
+
+# Beside the modules, for copies and files of them.
+_LAID_OUT: WeakKeyDictionary[LargeConv2d, _LaidOut] = WeakKeyDictionary()
 
 
 def _casts() -> bool:

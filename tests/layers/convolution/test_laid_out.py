@@ -1,0 +1,82 @@
+"""LargeConv2d predicts a few images by weights that are laid out once."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from torchcaps.layers import use_backend
+from torchcaps.layers.convolution import LargeConv2d, large
+
+
+@pytest.fixture
+def laid_out(monkeypatch):
+    """Small weights are laid out once, as large ones are."""
+    monkeypatch.setattr(large, "LARGE", 1)
+    return large._LAID_OUT
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 4, "groups": 2}, {"dilation": 2}])
+def test_one_image_is_predicted_by_weights_laid_out_once(laid_out, options, bias):
+    ours = LargeConv2d(32, 24, 9, **options, bias=bias)
+    for images in (1, 4):
+        x = torch.rand(images, 32, 20, 20)
+        with torch.inference_mode():
+            y, again = ours(x), ours(x)
+        assert ours in laid_out
+        assert torch.equal(y, again)
+        # Sums of 2,592 products, whose absolute values add up to some 13.
+        assert_close(y, nn.Conv2d.forward(ours, x).detach(), rtol=0, atol=5e-6)
+
+
+CHANGES = {
+    "in place": lambda conv: conv.weight.mul_(2),
+    "assigned": lambda conv: conv.load_state_dict(
+        {name: 2 * x for name, x in conv.state_dict().items()}, assign=True
+    ),
+    "swapped": lambda conv: setattr(conv.weight, "data", 2 * conv.weight.data),
+}
+
+
+@pytest.mark.parametrize("counts", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_weights_are_laid_out_again(laid_out, change, counts):
+    ours, x = LargeConv2d(32, 24, 9, bias=False), torch.rand(1, 32, 20, 20)
+    with torch.inference_mode():
+        before = ours(x)
+    with counts():
+        change(ours)
+    with torch.inference_mode():
+        assert_close(ours(x), 2 * before, rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("laid_out")
+def test_weights_that_are_laid_out_travel_with_no_copy():
+    ours, x = LargeConv2d(32, 24, 9), torch.rand(1, 32, 20, 20)
+    with torch.inference_mode():
+        expected = ours(x)
+        copied = copy.deepcopy(ours)
+        assert_close(copied(x), expected)
+    file = io.BytesIO()
+    torch.save(ours, file)
+    assert set(ours.state_dict()) == {"weight", "bias"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda conv, x: (conv, x.expand(5, -1, -1, -1)),
+        lambda conv, x: (conv.double(), x.double()),
+        lambda conv, x: (use_backend(conv, "plain"), (conv, x))[1],
+    ],
+    ids=["many", "float64", "plain"],
+)
+def test_others_are_convolved_as_ever(laid_out, spoil):
+    conv, x = spoil(*(LargeConv2d(32, 24, 9), torch.rand(1, 32, 20, 20)))
+    with torch.inference_mode():
+        assert torch.equal(conv(x), nn.Conv2d.forward(conv, x))
+    assert conv not in laid_out
