@@ -72,7 +72,38 @@ from torchcaps.types import Capsules, Keep, Output, ScoresAre
 D_PRIMARY, D_CLASS = 8, 16
 
 
-class ConvNet(NamedNetwork):
+class _Plain(NamedNetwork):
+    """A network without capsules, called as those with capsules are."""
+
+    image: tuple[int, int, int]
+
+    @without_capsules
+    def forward(
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        iterations: int | None = None,
+    ) -> Output:
+        """Score images, and draw them again where there is a decoder.
+
+        Arguments:
+            image: pixels [b, c, h, w].
+            target: [b] tells a decoder of one class which to draw, [b, m] which m of them, one by
+                one; without it the one that scores best is drawn.
+            keep: as of capsule networks; here it changes nothing.
+            iterations: is refused, since nothing is routed.
+        """
+        check_keep(keep)
+        refuse_iterations(iterations)
+        return self._answer(prepared(image, self.image, self), target)
+
+    def _answer(self, image: Tensor, target: Tensor | None) -> Output:
+        raise NotImplementedError
+
+
+class ConvNet(_Plain):
     """From images [b, c, h, w] in [0, 1] to features [b, n] to scores; the decoder, where there is
     one, draws from all features. With `d_class` the features are class vectors of so many
     components, which come out as `classes`; scores are not their lengths, so they have no
@@ -96,20 +127,7 @@ class ConvNet(NamedNetwork):
         self.scores_are: ScoresAre = scores_are
         self.decoder = decoder
 
-    @without_capsules
-    def forward(
-        self,
-        image: Tensor,
-        target: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        iterations: int | None = None,
-    ) -> Output:
-        """`target` and `keep` are those of capsule networks; here they change nothing. `iterations`
-        is refused, since nothing is routed."""
-        check_keep(keep)
-        refuse_iterations(iterations)
-        image = prepared(image, self.image, self)
+    def _answer(self, image: Tensor, target: Tensor | None) -> Output:
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
         drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
@@ -118,7 +136,7 @@ class ConvNet(NamedNetwork):
         return Output(self.head(features), self.scores_are, classes, drawn)
 
 
-class ConvNetCR(NamedNetwork):
+class ConvNetCR(_Plain):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
     def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int, width: int):
@@ -127,27 +145,14 @@ class ConvNetCR(NamedNetwork):
         self.units = _units(image, n_classes, kernel, width)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
-    @without_capsules
-    def forward(
-        self,
-        image: Tensor,
-        target: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        iterations: int | None = None,
-    ) -> Output:
-        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
-        without it the likeliest is drawn."""
-        check_keep(keep)
-        refuse_iterations(iterations)
-        image = prepared(image, self.image, self)
+    def _answer(self, image: Tensor, target: Tensor | None) -> Output:
         classes = Capsules(self.units(image).unflatten(1, (-1, D_CLASS)))
         logits = classes.pose.sum(-1)
         drawn = self.decoder(classes, logits.argmax(-1) if target is None else target)
         return Output(logits, "independent_logits", classes, drawn)
 
 
-class ConvNetCRSF(NamedNetwork):
+class ConvNetCRSF(_Plain):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
     def __init__(
@@ -167,20 +172,7 @@ class ConvNetCRSF(NamedNetwork):
         self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
-    @without_capsules
-    def forward(
-        self,
-        image: Tensor,
-        target: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        iterations: int | None = None,
-    ) -> Output:
-        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
-        without it the longest is drawn."""
-        check_keep(keep)
-        refuse_iterations(iterations)
-        image = prepared(image, self.image, self)
+    def _answer(self, image: Tensor, target: Tensor | None) -> Output:
         units = self.units(self.primary(image).pose.flatten(1))
         classes = capsules(squash(units.unflatten(1, (-1, D_CLASS))))
         assert classes.activation is not None
