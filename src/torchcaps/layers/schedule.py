@@ -12,7 +12,6 @@ what its routing gave.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from inspect import signature
 from typing import Literal, get_args
 
 import torch
@@ -23,6 +22,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.hooks import MAKE_WEIGHTS, has_hooks, make_weights, stepped
 from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
+from torchcaps.layers.routing.base import has_argument
 from torchcaps.ops.checks import check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
@@ -198,17 +198,11 @@ def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:
         # One of somebody's own may be any module that is called as ours are.
         if isinstance(layer, CapsuleLayer):
             continue
-        if not isinstance(layer, nn.Module) or not takes(layer, "keep"):
+        if not isinstance(layer, nn.Module) or not has_argument(layer.forward, "keep"):
             raise TorchcapsError(
                 f"a layer that is routed takes capsules and `keep`, but {name!r} is a "
                 f"{type(layer).__name__}; give capsule layers, such as DenseCapsules."
             )
-
-
-def takes(layer: nn.Module, argument: str) -> bool:
-    """Whether a layer is called with an argument of this name, or hands on whatever comes."""
-    known = signature(layer.forward).parameters
-    return argument in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
 
 
 def _functions(

@@ -52,5 +52,9 @@ def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinto
     s = widen(pose)
     square = (s * s).sum(axes, keepdim=True)
     norm = torch.sqrt(square + EPSILON)
-    scale = square / (1 + square) / norm if kind == "hinton" else -torch.expm1(-norm) / norm
+    if kind == "hinton":
+        scale = square / (1 + square) / norm
+    else:
+        minus = -norm
+        scale = torch.expm1(minus) / minus
     return (s * scale).to(pose.dtype)

@@ -28,7 +28,7 @@ from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
-from torchcaps.layers.schedule import takes
+from torchcaps.layers.routing.base import has_argument
 from torchcaps.models.own import OwnNetwork, as_network
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
@@ -191,7 +191,7 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
     layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
     if isinstance(layers, nn.ModuleDict):
         # Of one's own it may hold others too: what routes takes a function on its couplings.
-        return [name for name, part in layers.items() if takes(part, "couple")]
+        return [name for name, part in layers.items() if has_argument(part.forward, "couple")]
     said = getattr(model, "config", None)
     known = said.get("image") if isinstance(said, dict) else None
     image = image or known or getattr(network, "image", None)

@@ -30,6 +30,12 @@ class Routing(nn.Module, ABC):
     window: Window | None = None
 
     _is_bound: bool = False
+    _takes_keep: bool = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Once a class: to read a signature takes as long as a small operator.
+        cls._takes_keep = has_argument(cls.forward, "keep")
 
     @final
     def bind(self, *, n_in: int, n_out: int, d_out: int, window: Window | None = None) -> None:
@@ -119,8 +125,7 @@ class Routing(nn.Module, ABC):
         if self.fuses(vote_map):
             return self.fused(vote_map, keep=keep, couple=couple)
         asked = couple_for(self.forward, couple)
-        taken = inspect.signature(self.forward).parameters
-        if "keep" not in taken and all(p.kind is not p.VAR_KEYWORD for p in taken.values()):
+        if not self._takes_keep:
             raise TorchcapsError(
                 f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
                 f'record; write forward(self, votes, activation=None, *, keep="none").'
@@ -163,13 +168,18 @@ def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any
     """`couple` as an argument of a form, which is told where it does not take it."""
     if couple is None:
         return {}
-    taken = inspect.signature(form).parameters.values()
-    if not any(each.name == "couple" or each.kind is each.VAR_KEYWORD for each in taken):
+    if not has_argument(form, "couple"):
         raise TorchcapsError(
             f"couple was given, but {form.__qualname__} does not take it; give it an argument "
             f"couple=None, a function to be called on the couplings of the last iteration."
         )
     return {"couple": couple}
+
+
+def has_argument(form: Callable[..., Any], argument: str) -> bool:
+    """Say whether a form has an argument of this name, or hands on whatever comes."""
+    taken = inspect.signature(form).parameters
+    return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
 
 def check_begun(module: nn.Module) -> None:
