@@ -63,6 +63,9 @@ def test_votes_are_those_of_loops(sizes):
     pose = children(2, n=layer.n_in, d=layer.d_in).pose
     expected = torch.stack([loop_votes(sample, layer) for sample in pose])
     torch.testing.assert_close(layer.votes(Capsules(pose)), expected, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        predicted = layer.votes(Capsules(pose))
+    torch.testing.assert_close(predicted, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [True, False])
