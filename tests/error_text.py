@@ -4,6 +4,7 @@ A file of errors has a call on a line of its own, and below it, indented, the se
 in. To write those of a folder anew: PYTHONPATH=tests python tests/error_text.py tests/ops"""
 
 import importlib.util
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -25,8 +26,8 @@ def text_of(call: Callable[[], object]) -> str:
 
 
 def said_by(call: str, names: dict[str, Any]) -> str:
-    """The sentence that a call of a file ends in."""
-    return text_of(lambda: eval(call, names))
+    """The sentence that a call of a file ends in, without the addresses of objects."""
+    return re.sub("0x[0-9a-f]+", "0x…", text_of(lambda: eval(call, names)))
 
 
 def cases_of(path: Path) -> list[Any]:

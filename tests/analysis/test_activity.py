@@ -1,13 +1,10 @@
 """Capsule activity of three images, every number worked out on paper."""
 
 import math
-import re
 
 import pytest
-import torch
 
 from torchcaps.analysis import Thresholds, capsule_activity
-from torchcaps.errors import TorchcapsError
 from traces import capsules, even, network
 
 # Eighths, so that sums and borders are exact: three images, four capsules.
@@ -91,15 +88,3 @@ def test_capsules_without_activation_are_as_long_as_their_poses():
     row = capsule_activity(trace, thresholds=THRESHOLDS).layers[0]
     assert row.cns == pytest.approx(1.0)
     assert row.mean.tolist() == pytest.approx([0.75, 0.125, 0.0, 0.125])
-
-
-def test_a_trace_of_one_image_without_its_axis():
-    (layer,) = network({"classes": even(3, 4, 2)}, {"primary": PRIMARY})
-    alone = capsules(torch.tensor(PRIMARY)[0])
-    trace = (type(layer)(name=layer.name, children=alone, routed=layer.routed),)
-    expected = (
-        "lengths of primary must be [images, capsule], but came with shape [4]; a trace over "
-        "images has exactly one batch axis."
-    )
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
-        capsule_activity(trace)

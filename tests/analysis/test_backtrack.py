@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 
 import torchcaps as tc
-from error_text import text_of
 from torchcaps.analysis import backtracked, tree_pixels, tree_size
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
 from traces import even, network
@@ -40,22 +39,6 @@ def test_the_size_of_a_tree_on_paper():
 
 def test_an_even_split_leads_nowhere():
     assert not any(bool(edges.any()) for edges in backtracked(network({"c": even(1, 4, 3)}), 1))
-
-
-def test_layers_that_do_not_lead_to_each_other_are_refused():
-    trace = network({"skip": even(1, 4, 3), "classes": even(1, 5, 3)})
-    said = text_of(lambda: backtracked(trace, 1))
-    assert said == (
-        "a tree needs layers that lead to each other, but one layer here has more or fewer "
-        "parents than the next has children; DeepCaps, for example, joins two layers into one."
-    )
-
-
-def test_a_class_that_is_none_is_refused():
-    said = text_of(lambda: backtracked(network({"classes": even(1, 4, 3)}), 3))
-    assert said == (
-        "the tree of a class begins at one of the 3 parents of classes, but predicted is 3."
-    )
 
 
 def layer(name, children, coupling, parents, **more):
@@ -119,13 +102,6 @@ def test_loops_over_windows_agree():
     )
 
 
-def test_leaves_without_a_place_are_a_sentence():
-    assert text_of(lambda: tree_pixels(network({"classes": even(1, 4, 3)}), 1, size=(8, 8))) == (
-        "leaves are shown in an image where capsules lie on a grid, but those below classes lie on "
-        "none; take a network whose first layer looks at a map."
-    )
-
-
 def test_capsules_on_a_map_below_a_dense_layer_have_a_place():
     (only,) = network({"classes": [[[0.9, 0.1], [0.2, 0.8]]]})
     on_a_map = (replace(only, child_grid=(1, 2, 1)),)
@@ -138,12 +114,5 @@ def test_trees_of_several_classes_are_joined():
         *(backtracked(trace, each) for each in (range(2), 0, 1)), strict=True
     ):
         assert torch.equal(joined, one | other)
-    assert text_of(lambda: backtracked(trace, [0, 2])) == (
-        "the tree of a class begins at one of the 2 parents of classes, but predicted is [0, 2]."
-    )
-    assert text_of(lambda: backtracked(trace, [])).endswith("but predicted is [].")
     of_tensor = backtracked(trace, torch.tensor([0, 1]))
     assert all(map(torch.equal, of_tensor, backtracked(trace, range(2))))
-    for wrong in ("1", {0, 1}, 0.5, None):
-        said = text_of(lambda wrong=wrong: backtracked(trace, wrong))
-        assert said.endswith(f"but predicted is {wrong}.")

@@ -1,14 +1,10 @@
 """Reliability on paper, of perfect and of always wrong answers, and whatever the batches."""
 
-import re
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from torchcaps.analysis import MeasureCalibration
 from torchcaps.analysis.measure import Pixels
-from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
 
@@ -62,21 +58,3 @@ def test_batches_and_order_change_nothing_and_loops_agree():
         error += abs(sure - sum(int(probability[n].argmax() == labels[n]) for n in rows)) / 200
     assert whole.answers.error == pytest.approx(error, abs=1e-12)
     assert dict(whole.answers.sweep)[15] == whole.answers.error
-
-
-@pytest.mark.parametrize(
-    ("scores", "labels", "text"),
-    [
-        ([[0.5, 0.5]], None, "calibration compares with labels, but the batches have none."),
-        ([[1.5, 0.5]], torch.tensor([0]), "probabilities lie between 0 and 1"),
-    ],
-)
-def test_what_cannot_be_compared(scores, labels, text):
-    out = Output(torch.tensor(scores), "lengths")
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(text)}"):
-        MeasureCalibration().update(out, SimpleNamespace(labels=labels))
-
-
-def test_nothing_seen():
-    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
-        MeasureCalibration().result()

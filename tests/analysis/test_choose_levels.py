@@ -1,11 +1,9 @@
 """The number of levels by the paper's rule, against brute force."""
 
 import itertools
-import math
 
 import pytest
 
-from error_text import text_of
 from torchcaps.analysis import choose_levels
 
 GRIDS = (2, 3, 6, 11, 21)
@@ -71,31 +69,3 @@ def test_nothing_is_looked_at_twice():
     accuracy, looks = network((3, 6, 2))
     choose_levels(accuracy, layers=3, each=True, grids=GRIDS)
     assert len(looks) == len(set(looks))
-
-
-def test_bad_grids_end_in_one_sentence():
-    def accuracy(levels):
-        return 1.0
-
-    for grids in ((), (1, 2)):
-        assert "one level tells nothing apart" in text_of(
-            lambda grids=grids: choose_levels(accuracy, layers=1, grids=grids)
-        )
-    assert "there is no coupling to quantise" in text_of(lambda: choose_levels(accuracy, layers=0))
-    for tolerance in (-0.1, float("nan")):
-        assert text_of(
-            lambda tolerance=tolerance: choose_levels(accuracy, layers=1, tolerance=tolerance)
-        ) == (
-            f"tolerance must be a finite number from 0 up, but came as {tolerance}; accuracy may "
-            f"fall by so much, for example 0.001."
-        )
-
-
-def test_an_accuracy_of_no_number_chooses_nothing():
-    assert text_of(lambda: choose_levels(lambda _: math.nan, layers=1)) == (
-        "the accuracy without levels must be a finite number from 0 up, but came as nan; it is a "
-        "share of images; is there any image?"
-    )
-    assert "the accuracy of 2 and 2 levels must be a finite number" in text_of(
-        lambda: choose_levels(lambda levels: 0.5 if levels is None else math.nan, layers=2)
-    )

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureCompactness, compactness, measure
-from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules
 from traces import even, network
 
@@ -86,27 +85,3 @@ def test_a_pose_that_varies_by_rounding_alone_never_varies(dtype):
         measurement.update(None, batch)
         (found,) = measurement.result().factors
         assert (found.constant, found.images) == (constant, 40 - constant)
-
-
-def test_several_labels_an_image():
-    with pytest.raises(TorchcapsError, match="needs one label an image"):
-        measured([[0, 1, 1], [1, 0, 0]])
-
-
-def test_a_network_without_class_capsules():
-    batch = SimpleNamespace(pixels=torch.zeros(2, 4), labels=torch.zeros(2))
-    with pytest.raises(TorchcapsError, match="returns no `classes`"):
-        MeasureCompactness(lambda _: SimpleNamespace(), FACTORS).update(None, batch)
-
-
-@pytest.mark.parametrize("factors", [[torch.clone], {"turned": torch.clone}, {"turned": []}])
-def test_factors_that_are_no_lists_of_changes_are_told(factors):
-    with pytest.raises(TorchcapsError, match="factors are lists of two functions of images or"):
-        MeasureCompactness(look, factors)
-
-
-def test_a_change_that_loses_images_is_told():
-    changes = [torch.clone, lambda pixels: pixels[1:]]
-    batch = SimpleNamespace(pixels=torch.rand(3, 4), labels=torch.tensor([0, 1, 1]))
-    with pytest.raises(TorchcapsError, match=r"3 here, but 'turned' returned \[2, 4\]; let it"):
-        MeasureCompactness(look, {"turned": changes}).update(None, batch)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from error_text import text_of
 from torchcaps.analysis import area, jitter, onset, time_to
 
 
@@ -30,15 +29,3 @@ def test_area_is_the_mean_over_steps():
     assert area([7], [0.4]) == 0.4
     # Points on a straight line between others change nothing.
     assert area([0, 2, 4], [0.2, 0.4, 0.6]) == pytest.approx(area([0, 4], [0.2, 0.6]))
-
-
-def test_a_curve_that_is_none_is_a_sentence():
-    assert text_of(lambda: area([1, 2], [0.5])) == (
-        "a curve has one accuracy for each step, and steps that grow, but came with 2 steps and 1 "
-        "accuracies."
-    )
-    assert text_of(lambda: area([2, 1], [0.5, 0.6])).endswith("2 accuracies, out of order.")
-    for accuracy in ([0.5, float("nan"), 0.5], [float("inf")]):
-        assert text_of(lambda accuracy=accuracy: jitter(accuracy)).startswith(
-            "a curve is made of numbers, but one of its accuracies is NaN or infinite;"
-        )

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureCouplings, coupling_counts
-from torchcaps.errors import TorchcapsError
 from traces import network
 
 
@@ -52,8 +51,3 @@ def test_batches_and_order_change_nothing():
     assert layer.counts.tolist() == [
         sum(0 <= c <= 1 and min(int(c * 20), 19) == bin for c in flat) for bin in range(20)
     ]
-
-
-def test_no_bins():
-    with pytest.raises(TorchcapsError, match="bins must be a whole number from 1, but came as 0"):
-        coupling_counts(torch.zeros(1), bins=0)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps import create_model
 from torchcaps.analysis import MeasureFixedPoint
 from torchcaps.types import Capsules, LayerTrace, Routed, Step
@@ -35,15 +34,6 @@ def test_distances_on_paper():
     parts.add(trace_of(first[:1], second[:1], third[:1]), torch.arange(1))
     parts.add(trace_of(first[1:], second[1:], third[1:]), torch.arange(1, 3))
     assert parts.result() == whole.result()
-
-
-def test_one_step_has_no_distance():
-    measurement = MeasureFixedPoint()
-    measurement.add(trace_of(torch.ones(1, 1, 2)), torch.zeros(1))
-    assert text_of(measurement.result) == (
-        "a fixed point is seen by comparing two steps, but the trace holds one a layer; run the "
-        'network with keep="steps" and two iterations or more.'
-    )
 
 
 def test_inverted_attention_run_on_and_on():

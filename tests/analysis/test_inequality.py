@@ -92,12 +92,6 @@ def test_negative_couplings_have_no_gini():
     assert (layer.gini, layer.small) == (None, 0.5)
 
 
-def test_batches_change_nothing():
-    coupling = torch.rand(7, 3, 5, dtype=torch.float64).softmax(-1)
-    (whole,), (parts,) = (measured(*coupling.split(size)).layers for size in (7, 2))
-    assert (whole.small, whole.gini) == pytest.approx((parts.small, parts.gini), abs=1e-12)
-
-
 def test_the_sweep_has_other_thresholds_and_grids():
     # Four parents: an even split is 0.25, on a grid of 6 levels next to 0.2, of 21 its own.
     coupling = torch.tensor([[[0.02, 0.08, 0.18, 0.72], [0.25, 0.25, 0.25, 0.25]]]).double()

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureInvariance, measure
-from torchcaps.errors import TorchcapsError
 from traces import even, network
 
 
@@ -71,13 +70,3 @@ def test_loops_batches_and_order_agree():
     for row in rows:
         assert row.corr == pytest.approx(corr, abs=1e-9)
         assert row.pearson == pytest.approx(pearson, abs=1e-9)
-
-
-def test_nothing_seen():
-    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
-        MeasureInvariance(look, {}).result()
-
-
-def test_a_change_that_loses_images_is_told():
-    with pytest.raises(TorchcapsError, match=r"3 here, but 'change' returned \[2, 4\]; let it"):
-        measured(LENGTHS, lambda pixels: pixels[1:])

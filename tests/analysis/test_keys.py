@@ -9,7 +9,6 @@ import torch
 
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.analysis.keys import key_entropy
-from torchcaps.errors import TorchcapsError
 from traces import even, network
 
 
@@ -118,8 +117,3 @@ def test_order_batches_and_the_order_of_children_change_nothing():
         measurement.add(network({"classes": coupling[some].flip(1)}), predicted[some])
     assert measurement.result() == expected
     assert sum(measurement.dictionary(0).values()) == expected.classes[0].images
-
-
-def test_parents_that_are_no_classes():
-    with pytest.raises(TorchcapsError, match="must have one parent for each class"):
-        keys_of(even(2, 3, 2), [0, 2])

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import torchcaps as tc
-from error_text import text_of
 from torchcaps.analysis import backtracked, join, lengths, mean_trace
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Output
@@ -98,44 +97,3 @@ def test_an_even_split_of_half_precision_leads_nowhere_in_the_mean_either():
     trace = (type(layer)("classes", layer.children, layer.routed._replace(steps=(step,))),)
     mean = mean_trace(Output(torch.eye(3, 10), "lengths", trace=trace))
     assert not any(bool(edges.any()) for edges in backtracked(mean, range(10)))
-
-
-def test_a_class_without_images_is_a_sentence():
-    for classes, missing in ((range(4), "2 or 3"), ([0, 5], "5")):
-        assert text_of(lambda of=classes: mean_trace([answers(), answers()], classes=of)) == (
-            f"each class needs an image with this answer, but none of the 6 images has the answer "
-            f"{missing}; leave it out of `classes`, or give more images."
-        )
-
-
-@pytest.mark.parametrize(
-    ("classes", "came"), [(3, "3"), ([], "[]"), (["0"], "['0']"), ([True], "[True]")]
-)
-def test_classes_are_numbers_in_a_list(classes, came):
-    assert text_of(lambda: mean_trace(answers(), classes=classes)) == (
-        f"classes are whole numbers in a list, [3] or range(10), but came as {came}; leave "
-        f"classes out for all images together."
-    )
-
-
-def test_what_has_no_mean_is_a_sentence():
-    assert text_of(lambda: mean_trace([])) == (
-        "there are no images to take a mean over; an iterator can be gone through once."
-    )
-    assert text_of(lambda: mean_trace([answers().trace])) == (
-        "a mean is taken over what a network returned for each batch, with `scores` and a `trace`, "
-        'but one came as tuple; give model(images, keep="last") itself.'
-    )
-    assert text_of(lambda: mean_trace(answers().trace)).endswith(
-        'one came as LayerTrace; give model(images, keep="last") itself.'
-    )
-    other = Output(SCORES, "lengths", trace=network({"classes": even(3, 3, 4)}))
-    assert text_of(lambda: mean_trace([answers(), other])) == (
-        "a mean is taken over batches of one network, but the layers of two batches differ in "
-        "number or size; call mean_trace for each network."
-    )
-    fewer = Output(SCORES[:2], "lengths", trace=answers().trace)
-    assert text_of(lambda: mean_trace(fewer)) == (
-        "scores and trace must be of the same images, but there are scores of 2 images and the "
-        "trace has 3; give what the network returned for one batch as it is."
-    )

@@ -1,7 +1,6 @@
 """One pass: any split into batches gives the numbers of all images at once."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,6 @@ from torchcaps.analysis import (
     measure,
     routing_dynamics,
 )
-from torchcaps.errors import TorchcapsError
 from traces import network
 
 IMAGES = 23
@@ -63,15 +61,6 @@ def test_any_batch_size_gives_the_numbers_of_all_at_once(size):
     assert seen[-1] == IMAGES
 
 
-def test_order_changes_no_number():
-    order = torch.randperm(IMAGES, generator=torch.Generator().manual_seed(1))
-    dynamics, activity = measure(
-        look_up, PIXELS[order].split(5), [MeasureDynamics(), MeasureActivity()]
-    )
-    close(dynamics, routing_dynamics(WHOLE))
-    close(activity, capsule_activity(WHOLE))
-
-
 @pytest.mark.parametrize(
     "batch",
     [
@@ -97,60 +86,3 @@ def test_no_gradient_is_recorded():
         return out
 
     measure(scaled, [PIXELS], [MeasureActivity()])
-
-
-def empty(pixels):
-    return SimpleNamespace(scores=torch.zeros(len(pixels), 3), trace=())
-
-
-def broken(pixels):
-    return SimpleNamespace(scores=torch.full((len(pixels), 3), torch.nan), trace=WHOLE)
-
-
-def short(pixels):
-    return SimpleNamespace(scores=torch.zeros(1, 3), trace=WHOLE)
-
-
-@pytest.mark.parametrize(
-    ("network", "batches", "text"),
-    [
-        (look_up, [], "there are no images to measure"),
-        (look_up, [PIXELS[:0]], "there are no images to measure"),
-        (look_up, ["images"], "a batch must be a tensor of pixels"),
-        (empty, [PIXELS], 'the trace is empty; call the network with keep="last"'),
-        (broken, [PIXELS], "the scores of the network must be finite"),
-        (
-            short,
-            [PIXELS],
-            "the scores of the network must be [23, classes], but came with shape [1, 3]; each",
-        ),
-        (torch.nn.Identity(), [PIXELS], "the network must return an object with `scores` and"),
-    ],
-)
-def test_what_cannot_be_measured_is_said_in_a_sentence(network, batches, text):
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(text)}"):
-        measure(network, batches, [MeasureActivity()])
-
-
-@pytest.mark.parametrize("kind", [MeasureActivity, MeasureDynamics])
-def test_nothing_seen(kind):
-    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
-        kind().result()
-
-
-@pytest.mark.parametrize("kind", [MeasureActivity, MeasureDynamics])
-def test_nan_in_a_layer(kind):
-    trace = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor * torch.nan, WHOLE)
-    with pytest.raises(
-        TorchcapsError, match="must be finite, but came with NaN or infinite values"
-    ):
-        kind().update(SimpleNamespace(trace=trace), None)
-
-
-@pytest.mark.parametrize("wrong", [["activity"], [MeasureActivity], MeasureActivity(), "activity"])
-def test_what_is_no_list_of_measurements_is_said_before_a_pass(wrong):
-    def never(pixels):
-        raise AssertionError
-
-    with pytest.raises(TorchcapsError, match=r"^measurements are a list of fresh objects"):
-        measure(never, [PIXELS], wrong)

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.analysis import MeasurePerturbation
 from torchcaps.types import Capsules
 
@@ -44,44 +43,6 @@ def test_the_true_class_moves():
     assert row.each.tolist() == pytest.approx([(12.5**0.5 + 2**0.5) / 2, 1 / 2], abs=1e-6)
 
 
-def test_drawings_of_no_numbers_are_a_sentence():
-    assert text_of(lambda: measured(torch.tensor([0, 1]), draw=lambda seen: seen / 0)) == (
-        "drawings must be finite, but came with NaN or infinite values; did training diverge, or "
-        "does the decoder divide by what may be zero?"
-    )
-
-
-def test_what_the_decoder_sees_is_the_poses_of_all_classes():
-    """Of the pose of the true class alone, a component of another one moved, or none."""
-
-    def own(classes, labels):
-        return classes.pose[torch.arange(len(labels)), labels]
-
-    measurement = MeasurePerturbation(own, lambda seen: seen)
-    out = SimpleNamespace(classes=Capsules(torch.rand(3, 2, 2)))
-    batch = SimpleNamespace(labels=torch.zeros(3, dtype=torch.int64))
-    assert text_of(lambda: measurement.update(out, batch)) == (
-        "the result of seen(classes, labels) must be [3, 4], but came with shape [3, 2]; the poses "
-        "of all classes stand in a row; Decoder.seen gives them."
-    )
-
-
-@pytest.mark.parametrize(("amounts", "came"), [((), "()"), (0.2, "0.2")])
-def test_amounts_are_a_list(amounts, came):
-    assert text_of(lambda: measured(torch.tensor([0]), amounts=amounts)) == (
-        f"components are moved by a list of amounts, amounts=(0.2, 8.0), but amounts came as "
-        f"{came}."
-    )
-
-
 def test_a_saturated_drawing_does_not_change_in_proportion():
     small, large = measured(torch.tensor([0, 1]), draw=lambda seen: (seen @ ADDS).sigmoid()).amounts
     assert 0 < small.change < large.change < 1
-
-
-def test_batches_change_nothing():
-    labels = torch.arange(9) % 2
-    whole, parts = measured(labels), measured(labels, 4)
-    assert whole.images == parts.images == 9
-    for row, other in zip(whole.amounts, parts.amounts, strict=True):
-        assert row.change == pytest.approx(other.change, abs=1e-12)

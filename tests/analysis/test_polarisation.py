@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasurePolarisation, polarisation
-from torchcaps.errors import TorchcapsError
 from traces import even, network, switching
 
 
@@ -73,18 +72,3 @@ def test_a_row_for_every_kept_iteration():
     rows = measured(trace).steps
     assert [(row.name, row.iteration) for row in rows] == [("classes", 1), ("classes", 2)]
     assert [row.strongest for row in rows] == [0.25, 1]
-
-
-def test_any_batches_and_permuted_capsules():
-    coupling = torch.rand(9, 6, 4, generator=torch.Generator().manual_seed(0)).double()
-    whole = only(coupling)
-    parts = [network({"classes": part.flip(1, 2)}) for part in coupling.flip(0).split(2)]
-    found = measured(*parts)
-    assert found.steps[0].polarisation == pytest.approx(whole.polarisation, abs=1e-12)
-    assert found.steps[0].strongest == pytest.approx(whole.strongest, abs=1e-12)
-    assert found.images == 9
-
-
-def test_nothing_seen():
-    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
-        MeasurePolarisation().result()

@@ -5,7 +5,6 @@ import torch
 
 from torchcaps.analysis import quantise
 from torchcaps.analysis.quantise import quantised_index
-from torchcaps.errors import TorchcapsError
 
 
 @pytest.mark.parametrize(
@@ -65,17 +64,3 @@ def test_the_grid_goes_on_below_zero_and_above_one():
 
 def test_the_kind_of_number_stays():
     assert quantise(torch.rand(3, dtype=torch.float32)).dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("value", "levels", "text"),
-    [
-        (0.5, 1, "levels must be a whole number from 2, but came as 1"),
-        (0.5, 2.5, "whole number from 2, but came as 2.5"),
-        (0.5, "11", "whole number from 2, but came as '11'"),
-        (float("nan"), 11, "couplings to quantise must be finite"),
-    ],
-)
-def test_no_grid(value, levels, text):
-    with pytest.raises(TorchcapsError, match=text):
-        quantise(torch.tensor([value]), levels=levels)

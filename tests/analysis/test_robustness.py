@@ -37,35 +37,6 @@ def test_several_objects_share_an_image():
     assert seen.result().changes[0].accuracy == 1
 
 
-def test_labels_are_needed():
-    assert text_of(lambda: measure(network, [PIXELS], [MeasureRobustness(network, {})])) == (
-        "robustness compares with labels, but the batches have none."
-    )
-
-
-@pytest.mark.parametrize("size", [4, 20])
-def test_changes_that_leave_no_answer_to_judge_are_a_sentence(size):
-    """NaN is the highest of all scores, and of images that nobody labels none is wrong."""
-
-    def changed(change):
-        seen = MeasureRobustness(network, {"turned": change})
-        return text_of(lambda: measure(network, [(PIXELS[:size], LABELS[:size])], [seen]))
-
-    assert changed(lambda x: x / 0) == (
-        "scores of the 'turned' images must be finite, but came with NaN or infinite values; "
-        "does the change divide by zero, or did training diverge?"
-    )
-    other = "a change gives back an image for each that it gets, {0} here, but 'turned' returned "
-    for change, came in (
-        (lambda x: x[1:], [size - 1, 1, 1, 4]),
-        (lambda x: torch.cat([x, x]), [2 * size, 1, 1, 4]),
-        (lambda x: x.sum(), []),
-        (lambda x: None, "NoneType"),
-    ):
-        text = f"{other.format(size)}{came}; let it return pixels [{size}, ...]."
-        assert changed(change) == text
-
-
 def test_a_network_that_scores_other_images_is_told():
     def twice(pixels):
         return Output(pixels[:, 0, 0].repeat(2, 1), "lengths")
@@ -77,12 +48,6 @@ def test_a_network_that_scores_other_images_is_told():
     )
     # What was refused is not counted.
     assert text_of(seen.result).startswith("there are no images to measure")
-
-
-def test_the_name_of_the_images_as_they_are_is_taken():
-    assert text_of(lambda: MeasureRobustness(network, {"unchanged": torch.clone})) == (
-        "the images as they are have the name 'unchanged' already; give the change another one."
-    )
 
 
 class _Batch:

@@ -7,7 +7,6 @@ import torch
 
 from torchcaps.analysis import MeasureSelectivity, detection_auc
 from torchcaps.data import part_whole, shown_parts
-from torchcaps.errors import TorchcapsError
 from traces import even, network
 
 
@@ -122,15 +121,3 @@ def test_others_by_loops():
 def test_all_dead():
     row = measured(torch.zeros(12, 3)).layers[0]
     assert (row.alive, row.dedicated) == (0, None)
-
-
-def test_neither_order_nor_batches_change_a_number():
-    lengths = torch.rand(12, 4, generator=torch.Generator().manual_seed(1))
-    expected = measured(lengths).to_json()
-    assert measured(lengths, order=torch.arange(12).flip(0), batch=2).to_json() == expected
-
-
-def test_parts_that_tell_nothing():
-    present = torch.ones(12, 2).bool()
-    with pytest.raises(TorchcapsError, match="but of 2 parts 0 are"):
-        measured(torch.rand(12, 3), present=present)

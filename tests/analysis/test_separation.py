@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.analysis import MeasureSeparation, silhouette
 from torchcaps.types import Capsules
 
@@ -83,31 +82,3 @@ def test_near_points_keep_their_digits():
     points = 1e3 + 1e-8 * torch.tensor([[0.0], [1.0], [4.0], [6.0]], dtype=torch.float64)
     found = silhouette(points, torch.tensor([0, 0, 1, 1]))
     assert found.tolist() == pytest.approx([4 / 5, 3 / 4, 1.5 / 3.5, 3.5 / 5.5], abs=1e-4)
-
-
-def test_batches_change_nothing():
-    points, labels = torch.randn(30, 5), torch.arange(30) % 3
-    whole, parts = measured(points, labels, sample=20), measured(points, labels, 7, sample=20)
-    assert whole == parts
-    assert whole.images == 20
-
-
-def test_what_it_asks_for():
-    points = torch.randn(4, 2)
-    assert text_of(lambda: silhouette(points, torch.zeros(4).long())) == (
-        "separation compares classes, so the images must be of two at least, but they are of 1."
-    )
-    plain, batch = MeasureSeparation(lambda classes, labels: classes.pose), SimpleNamespace
-    sentence = "separation needs one label an image, to know which capsule to see."
-    for labels in (None, torch.zeros(4, 2).long()):
-        out, given = batch(classes=Capsules(points)), batch(pixels=points, labels=labels)
-        assert text_of(lambda out=out, given=given: plain.update(out, given)) == sentence
-    assert "the network returns no `classes`" in text_of(
-        lambda: plain.update(batch(classes=None), batch(pixels=points, labels=None))
-    )
-    out, given = batch(classes=Capsules(torch.rand(4, 3, 2))), batch(pixels=points, labels=None)
-    given.labels = torch.tensor([0, 1, 2, 0])
-    assert text_of(lambda: plain.update(out, given)) == (
-        "the result of seen(classes, labels) must be [4, n], but came with shape [4, 3, 2]; "
-        "flatten it."
-    )

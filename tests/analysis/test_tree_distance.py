@@ -7,7 +7,6 @@ import torch
 from torch.utils import _pytree
 
 from torchcaps.analysis import MeasureTreeDistance, tree_distance
-from torchcaps.errors import TorchcapsError
 from traces import even, network
 
 
@@ -90,22 +89,3 @@ def test_pairs_of_classes():
     assert (all_different.same, all_different.different) == (None, all_different.random)
     unlabelled = measured(torch.arange(12), None).layers[0]
     assert (unlabelled.same, unlabelled.different) == (None, None)
-
-
-def test_one_image_has_no_pair():
-    measurement = MeasureTreeDistance()
-    trace = network({"classes": even(1, 2, 3)})
-    batch = SimpleNamespace(pixels=torch.zeros(1, 1), labels=None)
-    measurement.update(SimpleNamespace(trace=trace), batch)
-    with pytest.raises(
-        TorchcapsError,
-        match="at least 2 different images are compared, but the measurement has seen 1;",
-    ):
-        measurement.result()
-
-
-def test_traces_of_other_images_or_networks_are_not_compared():
-    one = network({"classes": even(3, 2, 2)})
-    for other in (network({"classes": even(2, 2, 2)}), network({"classes": even(3, 2, 4)})):
-        with pytest.raises(TorchcapsError, match=r"^tree_distance compares two traces of as many"):
-            tree_distance(one, other)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureZeroVotes, zero_votes
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
 from torchcaps.types import Capsules, LayerTrace, Routed, VoteMap, Window
 
@@ -60,12 +59,6 @@ def test_votes_of_matrices():
     # The pose reads its second column through a weight whose first row is zero.
     weight = torch.tensor([[[[0.0, 0], [1, 1]]]]).double()
     assert only([[[1.0, 0, 1, 0]], [[0.0, 1, 0, 0]]], weight)[2] == 0.5
-
-
-def test_shared_weights_have_no_blocks_of_a_child():
-    shared = replace(layer(torch.ones(2, 3, 4), None), weight=torch.ones(2, 5, 4))
-    with pytest.raises(TorchcapsError, match=r"layer classes of 3 children has \[2, 5, 4\]"):
-        measured(shared)
 
 
 def test_a_layer_with_shared_weights_is_passed_over_beside_one_without():
