@@ -1,21 +1,16 @@
 """The opponents compute what torchcaps computes, and no time is taken of what does not."""
 
 import dataclasses
-import json
 import math
-import sys
 from pathlib import Path
 
-import growth
-import harness
 import process
 import pytest
-import speed
 import subjects
 import torch
 from cases import CASES, tiny
-from contestants import CONTESTANTS, absent
-from harness import Settings, measure, of_peak, table
+from contestants import CONTESTANTS
+from harness import Settings, measure
 from process import errors, judge
 from subjects import Subject, build
 
@@ -23,8 +18,6 @@ from torchcaps.layers.convolution import large
 from torchcaps.ops import native
 
 OURS, TEXTBOOK = CONTESTANTS["ours-plain"], CONTESTANTS["textbook"]
-# Of a backend that does not exist.
-NOBODY = dataclasses.replace(OURS, name="nobody", backend="quantum")
 # Every opponent once, and in evaluation where that is another computation.
 EXACT = [
     CASES[name]
@@ -206,133 +199,3 @@ def test_red_parity_refuses_the_timing():
         assert row["failure"] == "not timed: parity of ours-plain is red"
         assert "ms" not in row
     assert [row["parity"]["green"] for row in rows] == [True, False]
-
-
-def test_rounds_interleave_and_quartiles_come_of_all_of_them():
-    asked = []
-    rows = measure(
-        CASES["dynamic-full"],
-        [TEXTBOOK, OURS, NOBODY],
-        ["default", "thp"],
-        Settings(rounds=2),
-        launch=launcher(asked),
-    )
-    clocks = [(env, name) for task, env, name in asked if task == "clock"]
-    once = [(env, name) for env in ("default", "thp") for name in ("textbook", "ours-plain")]
-    assert clocks == [*once, *once]
-    row = of_peak(rows)[0]
-    assert (row["ms"], row["iqr_ms"], row["cpu_ms"]) == (20.0, [12.5, 27.5], 8.0)
-    # 2 GFLOP in 20 ms are 100 GFLOP/s, of 400.
-    assert row["percent_of_peak"] == 25.0
-    # 40 MB in 20 ms are 2 GB/s, of 20.
-    assert row["percent_of_bandwidth"] == 10.0
-    assert "12.5–27.5" in table([row])
-    assert table([row]).splitlines()[1].endswith("1.00×")
-
-
-def test_a_failure_is_a_result_and_is_not_tried_again():
-    asked = []
-
-    def launch(task, environment, settings):
-        asked.append(task["task"])
-        if task["task"] == "check":
-            return {"parity": {"green": True}, "gflop": 2.0}
-        return {"failure": "out of memory"}
-
-    settings = Settings(rounds=3)
-    rows = measure(CASES["dynamic-full"], [TEXTBOOK], ["default"], settings, launch=launch)
-    assert asked == ["check", "clock"]
-    assert rows[0]["failure"] == "out of memory"
-    assert table(rows).splitlines()[1].split("  ")[-1] == "out of memory"
-
-
-def test_channels_are_last_where_a_contestant_says_so():
-    case = tiny(CASES["efficient-train-128"])
-    for name, expected in (("ours-native", False), ("ours-channels-last", True)):
-        convolution = build(case, CONTESTANTS[name]).module.network.backbone[3]
-        assert convolution.weight.is_contiguous(memory_format=torch.channels_last) is expected
-        assert CONTESTANTS[name].channels_last is expected
-
-
-def test_a_backend_that_does_not_exist_is_absent():
-    assert absent(TEXTBOOK) is None
-    assert absent(OURS) is None
-    assert absent(NOBODY) == "this torchcaps has no backend 'quantum'"
-
-
-# Two processes for each of each, which import torch and find the GEMM peak: seconds.
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cases", "contestants"),
-    [
-        (["efficient-train-128"], ["ours-native"]),
-        (["dynamic-detach", "efficient-train-128"], ["ours-plain", "ours-native"]),
-    ],
-    ids=" ".join,
-)
-def test_a_tiny_run_writes_a_whole_record(cases, contestants, tmp_path, monkeypatch):
-    """From end to end."""
-    out = tmp_path / "speed.json"
-    words = ["--tiny", "--rounds", "1", "--seconds", "0.01", "--env", "thp", "--out", str(out)]
-    words += ["--cases", *cases, "--contestants", *contestants]
-    monkeypatch.setattr(sys, "argv", ["speed.py", *words])
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    speed.main()
-    recorded = json.loads(out.read_text())
-    assert set(recorded) == {*("what", "tiny", "date", "environment", "settings", "absent", "rows")}
-    assert recorded["environment"]["processor"].endswith(torch.backends.cpu.get_cpu_capability())
-    assert recorded["tiny"] is True
-    assert {"commit", "torch", "python", "machine", "command"} <= set(recorded["environment"])
-    assert recorded["settings"]["values"] == 2e-6
-    assert {(row["case"], row["contestant"]) for row in recorded["rows"]} == {
-        (case, contestant) for case in cases for contestant in contestants
-    }
-    for row in recorded["rows"]:
-        assert row["parity"]["green"] is True
-        assert row["parity"]["gradients"]["error"] <= row["parity"]["gradients"]["allowed"]
-        low, high = row["iqr_ms"]
-        assert 0 < low <= row["ms"] <= high
-        assert len(row["samples_ms"]) >= 2
-        assert 0 < row["percent_of_peak"] < 100
-        assert 0 < row["percent_of_bandwidth"] < 100
-        assert row["environment"] == "thp"
-
-
-def test_a_step_reads_parameters_twice_and_writes_their_gradients():
-    case = tiny(CASES["dynamic-full"])
-    i, j, o, d = (case.size[name] for name in ("n_in", "n_out", "d_out", "d_in"))
-    numbers = case.batch * i * d + i * j * o * d
-    assert process._least_mb(build(case, OURS)) == pytest.approx(3 * 4 * numbers / 1e6)
-
-
-def test_flops_of_a_routing_are_counted():
-    """Votes 2·i·j·o·d, then three sums and two agreements of 2·i·j·o; full gradients of them all
-    but that of the first sum, whose couplings are constant."""
-    case = tiny(CASES["dynamic-full"])
-    i, j, o, d = (case.size[name] for name in ("n_in", "n_out", "d_out", "d_in"))
-    votes, pass_over = 2 * i * j * o * d, 2 * i * j * o
-    forward = votes + 5 * pass_over
-    backward = 2 * votes + 2 * 5 * pass_over - pass_over
-    assert process._gflop(case, TEXTBOOK) == pytest.approx(
-        case.batch * (forward + backward) / 1e9, rel=1e-12
-    )
-
-
-@pytest.mark.slow
-def test_memory_beyond_the_guard_is_a_result():
-    case = CASES["dynamic-heavy-full"]
-    # Votes of 20 GB, of small children and small matrices.
-    case = dataclasses.replace(case, batch=4096, size=case.size | {"n_in": 400})
-    task = {
-        "task": "clock",
-        "case": dataclasses.asdict(case),
-        "contestant": dataclasses.asdict(TEXTBOOK),
-    }
-    answer = harness.in_a_process(task, "default", Settings(guard_gb=8.0))
-    assert answer == {"failure": "out of memory"}
-
-
-def test_growth_fits_a_straight_line_through_logarithms():
-    assert growth.exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
-    assert growth.case_at("i", 288).size["n_in"] == 288
-    assert growth.case_at("resolution", 48).image == (3, 48, 48)
