@@ -7,9 +7,8 @@ from functools import cache
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps import create_model, load, save
-from torchcaps.models.smaller import Kept, smaller
+from torchcaps.models.smaller import smaller
 from torchcaps.prune import MaskAtTheEnd, prunable, removable, silent, sparsity, units
 
 # 18 × 16 – 9 × 8 – 5 × 4 – 3 × 2 – 2 × 1: two positions of 32 types in cell 4, six in cell 3.
@@ -205,13 +204,6 @@ def test_types_that_are_short_on_all_images_are_silent():
     lengths = read[0].unflatten(1, (32, 8)).square().sum(2).sqrt().amax((0, 2, 3))
     assert torch.allclose(seen.channels[name], lengths)
     assert kept.channels[name] == tuple((lengths > 0.01).nonzero().flatten().tolist())
-
-
-def test_of_deepcaps_only_types_of_cells_are_taken_out():
-    assert text_of(lambda: smaller(network(), Kept({}, (0, 1), None, {}))) == (
-        "of a DeepCaps only channels, and types of its cells, can be taken out: name both in "
-        "Kept.channels, and leave the types, children and parents of Kept empty."
-    )
 
 
 def test_children_stay_where_votes_of_zero_count():

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from error_text import text_of
 from torchcaps import create_model
 from torchcaps.prune import Masks, lowest, prunable, sparsity
 
@@ -64,27 +63,11 @@ def test_zeros_are_counted_over_all_and_by_layer():
     assert found.layers == {"one.weight": 1 / 3, "two.weight": 1 / 2}
 
 
-def test_a_network_without_such_weights_says_so():
-    assert text_of(lambda: prunable(nn.Linear(2, 2))) == (
-        "a Linear has no convolution and no capsule layer, so it has no weights to prune."
-    )
-
-
 def test_frozen_weights_and_those_made_of_others_are_not_pruned():
     model = Small()
     weight_norm(model.one)
     assert list(prunable(model)) == ["two.weight"]
     assert sparsity(model).weights == 4
-    weight_norm(model.two)
-    assert text_of(lambda: sparsity(model)) == (
-        "the convolutions and capsule layers of this Small that are trained make their weights of "
-        "other tensors, as weight_norm does, so no zero in them would stay; take that off first, "
-        "with torch.nn.utils.parametrize.remove_parametrizations."
-    )
-    assert text_of(lambda: Masks(Small().requires_grad_(False))) == (
-        "all convolutions and capsule layers of this Small are frozen or draw images, so it has no "
-        "weights to prune; freeze less, or prune before."
-    )
 
 
 @pytest.mark.parametrize("count", range(8))
@@ -198,71 +181,6 @@ def test_masks_survive_being_saved():
     masks.add(lowest(magnitudes(masks), 3))
     again.load_state_dict(masks.state_dict())
     assert all(torch.equal(again.pruned[name], mask) for name, mask in masks.pruned.items())
-
-
-def test_masks_of_another_network_are_refused():
-    masks = Masks(Small())
-    state = masks.state_dict()
-    assert text_of(lambda: masks.load_state_dict({"one.weight": state["one.weight"]})) == (
-        "these masks are of another network: two.weight is in only one of the two; take the masks "
-        "that were made for this network."
-    )
-    other = {**state, "two.weight": torch.zeros(5, dtype=torch.bool)}
-    assert text_of(lambda: masks.load_state_dict(other)) == (
-        "these masks are of another network: that of two.weight has shape [5], but the weights "
-        "here have [4, 1, 1, 1]."
-    )
-
-
-@pytest.mark.parametrize(
-    ("damaged", "kind"), [(torch.ones(4, 1, 1, 1), "torch.float32"), ([True], "list")]
-)
-def test_a_damaged_mask_is_refused(damaged, kind):
-    masks = Masks(Small())
-    state = {**masks.state_dict(), "two.weight": damaged}
-    assert text_of(lambda: masks.load_state_dict(state)) == (
-        f"the mask of two.weight must be a tensor of booleans, but is {kind}; it is damaged: take "
-        f"a copy that is whole."
-    )
-
-
-@pytest.mark.parametrize(
-    ("damaged", "kind"), [([1, 2], "a list"), (None, "a NoneType"), (3, "an int")]
-)
-def test_masks_that_are_no_table_are_refused(damaged, kind):
-    assert text_of(lambda: Masks(Small()).load_state_dict(damaged)) == (
-        f"masks must be a table of boolean tensors by the names of weights, but came as {kind}; "
-        f"they are damaged: take a copy that is whole."
-    )
-
-
-def test_a_mask_of_a_whole_layer_is_refused():
-    masks = Masks(Small())
-    state = {**masks.state_dict(), "one.weight": torch.ones(3, 1, 1, 1, dtype=torch.bool)}
-    assert text_of(lambda: masks.load_state_dict(state)) == (
-        "the mask of one.weight prunes all 3 weights, which no pruning does; it is damaged: take a "
-        "copy that is whole."
-    )
-    assert masks.count == 0
-
-
-def test_a_layer_pruned_to_nothing_is_refused_and_nothing_is_changed():
-    model = Small()
-    with torch.no_grad():
-        model.one.weight.fill_(0.1)
-        model.two.weight.fill_(1.0)
-    masks = Masks(model)
-    assert text_of(lambda: masks.add(lowest(magnitudes(masks), 3))) == (
-        "pruning would set all 3 weights of one.weight to zero, and nothing would pass through the "
-        "network any more; prune to a lower sparsity."
-    )
-    assert masks.count == 0
-
-
-def test_scores_that_are_no_numbers_are_refused():
-    masks = Masks(Small())
-    scores = {**magnitudes(masks), "two.weight": torch.full((4, 1, 1, 1), torch.nan)}
-    assert text_of(lambda: masks.scored(scores)).endswith("did training diverge?")
 
 
 def test_a_weight_that_two_layers_share_counts_once():

@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 import torch
-from torch import nn
 
-from error_text import text_of
+from ten import Ten
 from torchcaps import create_model
 from torchcaps.prune import (
     Lobster,
@@ -18,23 +17,6 @@ from torchcaps.prune import (
     ramp,
     sparsity,
 )
-
-
-class Ten(nn.Module):
-    """Ten weights of sizes 1 to 10, in a shuffled order over two convolutions."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = nn.Conv2d(1, 4, 1), nn.Conv2d(1, 6, 1)
-        sizes = torch.tensor([3.0, -10, 1, 7, -2, 9, 5, -8, 4, 6])
-        with torch.no_grad():
-            self.one.weight.copy_(sizes[:4].view(4, 1, 1, 1))
-            self.two.weight.copy_(sizes[4:].view(6, 1, 1, 1))
-
-    def left(self):
-        """The sizes that are not pruned."""
-        both = torch.cat([self.one.weight.flatten(), self.two.weight.flatten()]).abs()
-        return sorted(both[both > 0].tolist())
 
 
 def nothing():
@@ -80,9 +62,6 @@ def test_in_the_scope_of_a_layer_each_is_pruned_to_the_same_share():
     pruner = Magnitude(model, targets=(0.75,), scope="layer")
     pruner.after_epoch(0, nothing)
     assert int((model.one.weight != 0).sum()) == 1
-    assert "is for single weights" in text_of(
-        lambda: Magnitude(model, targets=(0.5,), unit="type", scope="lamp")
-    )
 
 
 def test_snip_prunes_where_the_product_of_weight_and_gradient_is_small():
@@ -189,44 +168,6 @@ def test_lobster_looks_some_ten_times():
     assert sparsity(model).share == pytest.approx(0.371, abs=0.001)
 
 
-@pytest.mark.parametrize("to", [0.0, 1.0, -0.1, 1.5])
-def test_a_sparsity_of_nothing_or_all_is_refused(to):
-    generator = torch.Generator()
-    for make in (
-        lambda: Magnitude(Ten(), targets=(to,)),
-        lambda: Snip(Ten(), to=to),
-        lambda: RandomMasks(Ten(), to=to, generator=generator),
-        lambda: MaskAtTheEnd(Ten(), to=to),
-        lambda: Lobster(Ten(), most=to),
-    ):
-        what = "nothing would be pruned" if to <= 0 else "no weight would be left"
-        assert text_of(make) == (
-            f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
-            f"{to:g}, and {what}."
-        )
-
-
-def test_a_sparsity_of_less_than_a_weight_is_refused():
-    def makers(to):
-        generator = torch.Generator()
-        return (
-            # On the way to more it may be less.
-            lambda: Magnitude(Ten(), targets=(0.01, to)),
-            lambda: Snip(Ten(), to=to),
-            lambda: RandomMasks(Ten(), to=to, generator=generator),
-            lambda: MaskAtTheEnd(Ten(), to=to),
-            lambda: Lobster(Ten(), most=to),
-        )
-
-    for make in makers(0.05):
-        assert text_of(make) == (
-            "a sparsity of 0.05 is none of 10 weights, so nothing would be pruned; prune to more, "
-            "for example 0.9."
-        )
-    for make in makers(0.051):
-        make()
-
-
 def test_lamp_is_a_square_over_what_would_be_left():
     # 1 / (1 + 9 + 49 + 100), 9 / (9 + 49 + 100), and so on.
     found = lamp(torch.tensor([[3.0, -10], [1, 7]]))
@@ -257,90 +198,6 @@ def test_lamp_does_not_feel_the_scale_of_a_layer_and_leaves_something_of_each(fa
     assert left == [[2, 4], [1, 2], [1, 1]]
 
 
-def test_lamp_is_refused_where_magnitudes_do_not_count():
-    assert text_of(lambda: Snip(Ten(), to=0.5, scope="lamp")) == (
-        'scope="lamp" compares magnitudes, which Snip does not look at; take "network" or "layer".'
-    )
-    some_units = {"to": 0.5, "scope": "lamp", "unit": "channel"}
-    assert 'scope="lamp" is for single weights' in text_of(
-        lambda: MaskAtTheEnd(create_model("capsnet"), **some_units)
-    )
-
-
-def test_targets_must_grow():
-    assert "grow from epoch to epoch" in text_of(lambda: Magnitude(Ten(), targets=(0.5, 0.4)))
-    assert "grow from epoch to epoch" in text_of(lambda: Magnitude(Ten(), targets=()))
-    assert text_of(lambda: ramp(0.5, epochs=0)) == (
-        "epochs must be a whole number from 1, but came as 0."
-    )
-    assert "shrink must be a number above 0 and below 1, but came as 0; it is the share" in text_of(
-        lambda: Lobster(Ten(), shrink=0)
-    )
-    for tolerance in (-1, float("nan")):
-        sentence = text_of(lambda tolerance=tolerance: Lobster(Ten(), tolerance=tolerance))
-        assert sentence.endswith(f"must be 0 or more, but came as {tolerance:g}.")
-
-
-def test_a_scope_that_is_none_is_refused():
-    assert text_of(lambda: Magnitude(Ten(), targets=(0.5,), scope="layers")) == (
-        "scope='layers' is unknown; did you mean 'layer'? known: lamp, layer, network."
-    )
-
-
-def test_one_number_is_no_list_of_targets():
-    assert text_of(lambda: Magnitude(Ten(), targets=0.5)) == (
-        "targets are shares of the weights, one for each epoch, but came as the number 0.5; give "
-        "targets=(0.5,) to prune at once, or targets=ramp(0.5, epochs=5)."
-    )
-
-
-@pytest.mark.parametrize("to", ["0.5", None, True])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda to: MaskAtTheEnd(Ten(), to=to),
-        lambda to: Snip(Ten(), to=to),
-        lambda to: RandomMasks(Ten(), to=to, generator=torch.Generator()),
-        lambda to: Magnitude(Ten(), targets=(to,)),
-        lambda to: ramp(to, epochs=3),
-    ],
-)
-def test_a_sparsity_that_is_no_number_is_told(make, to):
-    assert text_of(lambda: make(to)) == (
-        f"the sparsity to prune to must be a number between 0 and 1, for example 0.9, but came as "
-        f"{to!r}."
-    )
-
-
-def loaded_anew(model):
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.load_state_dict(state, assign=True)
-
-
-def with_another_layer(model):
-    model.one = nn.Conv2d(1, 4, 1)
-
-
-def without_a_layer(model):
-    model.one = None
-
-
-@pytest.mark.parametrize("change", [loaded_anew, with_another_layer, without_a_layer])
-def test_a_pruner_whose_network_got_other_tensors_says_so(change):
-    """It set weights to zero that nobody looked at any more."""
-    model = Ten()
-    pruner = Magnitude(model, targets=(0.2, 0.5))
-    pruner.after_epoch(0, nothing)
-    change(model)
-    said = (
-        "one.weight of the network is no longer the tensor that was to be pruned, so nothing would "
-        "come of it; was it replaced, by load_state_dict(…, assign=True) or reset_classes say? "
-        "Make the pruner afterwards."
-    )
-    assert text_of(pruner.after_step) == said
-    assert text_of(lambda: pruner.after_epoch(1, nothing)) == said
-
-
 def test_a_layer_gets_its_share_though_another_has_lost_more_than_that():
     """Where all together had lost as many already, nothing happened."""
     model = Ten()
@@ -352,16 +209,6 @@ def test_a_layer_gets_its_share_though_another_has_lost_more_than_that():
     # Of 2, 9, 5, 8, 4, 6 the smaller two; what is gone stays so.
     assert sparsity(model).layers == {"one.weight": 0.75, "two.weight": 2 / 6}
     assert model.left()[1:] == [5, 6, 8, 9]
-
-
-@pytest.mark.parametrize("scope", ["network", "layer"])
-def test_a_layer_left_without_a_weight_is_refused_with_what_is_left_to_do(scope):
-    pruner = MaskAtTheEnd(create_model("capsnet"), to=1 - 1e-8, scope=scope)
-    sentence = text_of(pruner.at_the_end)
-    assert "weights of backbone.0.weight to zero" in sentence
-    # The other scope is no way out for someone who has taken it.
-    ends = {"network": 'or choose layer by layer: prune_scope="layer".'}
-    assert sentence.endswith(ends.get(scope, "prune to a lower sparsity."))
 
 
 def test_all_pruners_reach_the_same_sparsity():

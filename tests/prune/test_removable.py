@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from error_text import text_of
 from torchcaps import create_model, load, save
 from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules, feature_shape
 from torchcaps.models import CapsuleNetwork
@@ -236,24 +235,6 @@ def test_children_that_are_left_are_counted_where_the_weights_are():
     assert small.kept_children.device.type == "meta"
 
 
-def test_a_network_that_was_made_smaller_keeps_its_classes():
-    model = network("rem_dr", kernel=7, types=4, width=8)
-    small = smaller(model, Kept({}, (0, 1), None, {}))
-    assert text_of(lambda: small.reset_classes(3)) == (
-        "this network was made smaller, so it cannot be given other classes; take the one before "
-        "it was shrunk."
-    )
-
-
-def test_networks_without_capsules_say_so():
-    with torch.device("meta"):
-        model = create_model("convnet_avg")
-    said = text_of(lambda: removable(model))
-    assert said.startswith("a ConvNet is no chain of convolutions with capsules on top")
-    assert text_of(lambda: silent(model, [])) == said
-    assert text_of(lambda: smaller(model, Kept({}, None, None, {}))) == said
-
-
 def with_trunk(*parts):
     """A network of these parts, whose last convolution has 16 channels: 4 types of capsules."""
     torch.manual_seed(0)
@@ -303,10 +284,6 @@ def test_a_sequence_with_a_forward_of_its_own_is_no_plain_chain():
             for part in (model.backbone[0], model.backbone[2][0]):
                 part.weight[3], part.bias[3] = 0, 0
     assert removable(made[Residual]) == Kept({}, None, None, {})
-    assert text_of(lambda: units(made[Residual], "channel")) == (
-        "backbone.2 is a Residual, past which channels cannot be followed: other parts read them "
-        "too; take weights or capsules."
-    )
     left = (0, 1, 2, 4, 5, 6, 7)
     assert removable(made[Block]).channels == {"backbone.0": left, "backbone.2.0": left}
 

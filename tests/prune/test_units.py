@@ -3,13 +3,10 @@
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps import create_model
-from torchcaps.layers import DenseCapsules
-from torchcaps.models.own import OwnNetwork
 from torchcaps.prune import Magnitude, MaskAtTheEnd, RandomMasks, prunable, sparsity, units
 from torchcaps.prune.units import Unit, in_step, lowest_units
-from torchcaps.types import Capsules, Output
+from torchcaps.types import Capsules
 
 IMAGE = (1, 20, 20)
 
@@ -205,58 +202,6 @@ def test_units_prune_along_a_ramp_and_keep_what_is_pruned():
     assert 0.35 < sparsity(model).share <= 0.4
 
 
-def test_units_that_cannot_hold_so_many_weights():
-    model = network("rem_dr", kernel=7, types=4)
-    # 64 × 8 children, 10 classes × 16 components, of which the convolutions have none.
-    held = 64 * 8 * 160 / sparsity(model).weights
-    assert text_of(lambda: MaskAtTheEnd(model, to=0.9, unit="capsule")) == (
-        f"capsules hold {held:.1%} of the weights of this network and some must stay, so pruning "
-        f"them cannot reach a sparsity of 90.0%; prune to less, or prune single weights, "
-        f'unit="weight".'
-    )
-
-
-class Mine(torch.nn.Module):
-    """With capsules, though nobody knows what reads them."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleDict(
-            {"classes": DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6)}
-        )
-
-    def forward(self, image):
-        routed = self.layers["classes"](Capsules(image.flatten(1).unflatten(1, (8, 4))))
-        return Output(routed.parents.activation, "lengths")
-
-
-@pytest.mark.parametrize("kind", ["capsule", "type", "channel"])
-def test_units_of_ones_own_network_are_not_known(kind):
-    """It was told that it has no capsules, and called OwnNetwork."""
-    assert text_of(lambda: units(OwnNetwork(Mine()), kind)) == (
-        "how the parts of a Mine hang together is not known, so no capsules, types or channels can "
-        "be taken out of it; prune its weights, or take a network by its name."
-    )
-
-
-def test_networks_without_such_units_say_why():
-    with torch.device("meta"):
-        names = ("convnet_avg", "tsai_dynamic_resnet_c10", "matrix_capsnet_mnist")
-        plain, residual, matrix = map(create_model, names)
-        shared = create_model("gu_aff_capsnet", image=IMAGE, kernel=7)
-    assert text_of(lambda: units(plain, "capsule")) == (
-        "a ConvNet has no capsules, so none can be pruned or taken out; take weights, or another "
-        "network."
-    )
-    assert "have no matrices of their own" in text_of(lambda: units(shared, "type"))
-    assert "has no capsule that could be pruned" in text_of(lambda: units(shared, "capsule"))
-    assert "past which channels cannot be followed" in text_of(lambda: units(residual, "channel"))
-    assert "activations of the same channels" in text_of(lambda: units(matrix, "type"))
-    assert text_of(lambda: units(shared, "layer")) == (
-        "unit='layer' is unknown; known: capsule, channel, type."
-    )
-
-
 def left_of(model, kind):
     """Which units have a weight that is not zero."""
     weights = prunable(model)
@@ -321,19 +266,6 @@ def test_weights_that_were_pruned_before_stay_so_and_count():
     assert 0.6 < sparsity(model).share <= 0.7
 
 
-def test_a_network_without_a_convolution_has_no_types():
-    sentence = text_of(lambda: units(create_model("peer_sign_dynamic"), "type"))
-    assert "has no convolution before its capsules, so no types and no channels" in sentence
-
-
-def frozen(part, kind):
-    """What a pruner finds of one kind where a part is frozen, and how much that can reach."""
-    small = {"kernel": 7, "types": 8} if kind == "type" else {}
-    model = network("rem_dr" if small else "mitterreiter_5x16", **small)
-    model.get_submodule(part).requires_grad_(False)
-    return model, lambda to: MaskAtTheEnd(model, to=to, unit=kind)
-
-
 @pytest.mark.parametrize(
     ("part", "kind", "layers"),
     [
@@ -344,22 +276,13 @@ def frozen(part, kind):
     ],
 )
 def test_units_that_reach_into_a_frozen_part_stay(part, kind, layers):
-    model, pruner = frozen(part, kind)
+    model = network("mitterreiter_5x16")
+    model.get_submodule(part).requires_grad_(False)
     before = model.get_submodule(part).weight.clone()
-    found = pruner(0.05)
+    found = MaskAtTheEnd(model, to=0.05, unit=kind)
     assert {unit.layer for unit in found.units} == layers
     found.at_the_end()
     assert 0.03 < sparsity(model).share <= 0.05
     assert torch.equal(model.get_submodule(part).weight, before)
     for unit in found.units:
         assert {each.weight for each in unit.parts} <= set(prunable(model))
-    assert "so pruning them cannot reach a sparsity of 99.0%" in text_of(lambda: pruner(0.99))
-
-
-@pytest.mark.parametrize(("part", "kind"), [("backbone", "channel"), ("layers", "type")])
-def test_where_every_unit_reaches_into_a_frozen_part_none_is_pruned(part, kind):
-    _, pruner = frozen(part, kind)
-    assert text_of(lambda: pruner(0.05)) == (
-        f"every {kind} of this network has weights in a frozen part, and what is not trained is "
-        f'not pruned; freeze less, or prune single weights, unit="weight".'
-    )
