@@ -1,5 +1,8 @@
 """From a trace to labelled numbers. Nothing here knows what a model is."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from torchcaps.analysis.activity import (
     Activity,
     LayerActivity,
@@ -195,3 +198,7 @@ __all__ = [
     "tree_size",
     "zero_blocks",
 ]
+
+# A measurement by name need not be public to be known.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

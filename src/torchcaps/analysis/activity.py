@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_type
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -82,6 +83,7 @@ def capsule_activity(trace: Trace, *, thresholds: Thresholds = Thresholds()) -> 
     return measurement.result()
 
 
+@measured_as("activity")
 class MeasureActivity:
     """Capsule activity of a stream of images; see `capsule_activity`."""
 

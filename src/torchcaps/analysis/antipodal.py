@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_finite
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, names_of
 from torchcaps.analysis.result import Result, quantity
@@ -87,6 +88,7 @@ def opposite_pairs(rows: Tensor, most: int) -> Tensor:
     return torch.triu_indices(len(rows), len(rows), 1, device=rows.device).T[nearest]
 
 
+@measured_as("antipodal")
 class MeasureAntipodal:
     """Near-antipodal shares of the inputs of every routed layer, in a sample.
 

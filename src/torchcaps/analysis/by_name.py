@@ -1,36 +1,31 @@
 """Measurements that ask for nothing but images and what a network returns for them, by name."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from torchcaps.analysis.activity import MeasureActivity
-from torchcaps.analysis.antipodal import MeasureAntipodal
-from torchcaps.analysis.calibration import MeasureCalibration
-from torchcaps.analysis.distribution import MeasureCouplings
-from torchcaps.analysis.dynamics import MeasureDynamics
-from torchcaps.analysis.in_degree import MeasureInDegree
-from torchcaps.analysis.inequality import MeasureInequality
-from torchcaps.analysis.keys import MeasureKeys
 from torchcaps.analysis.measure import Measurement
-from torchcaps.analysis.polarisation import MeasurePolarisation
-from torchcaps.analysis.tree_distance import MeasureTreeDistance
-from torchcaps.analysis.zero_votes import MeasureZeroVotes
 from torchcaps.types import Keep
 
-TRACE_MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
-    "activity": MeasureActivity,
-    "antipodal": MeasureAntipodal,
-    "calibration": MeasureCalibration,
-    "couplings": MeasureCouplings,
-    "dynamics": MeasureDynamics,
-    "in-degree": MeasureInDegree,
-    "inequality": MeasureInequality,
-    "keys": MeasureKeys,
-    "polarisation": MeasurePolarisation,
-    "tree-distance": MeasureTreeDistance,
-    "zero-votes": MeasureZeroVotes,
-}
+Kind = TypeVar("Kind", bound=Callable[[], Measurement])
+
+# Each is entered where it is defined.
+TRACE_MEASUREMENTS: dict[str, Callable[[], Measurement]] = {}
+# Those that ask for every iteration.
+OF_STEPS = {"fixed-point"}
+
+
+def measured_as(name: str, *, steps: bool = False) -> Callable[[Kind], Kind]:
+    """Enter a measurement by the name that --measure and recipes take."""
+
+    def enter(kind: Kind) -> Kind:
+        TRACE_MEASUREMENTS[name] = kind
+        if steps:
+            OF_STEPS.add(name)
+        return kind
+
+    return enter
 
 
 def keep_for(names: Sequence[str]) -> Keep:
     """Say what a network has to keep for these measurements."""
-    return "steps" if {"polarisation", "fixed-point"} & {*names} else "last"
+    return "last" if OF_STEPS.isdisjoint(names) else "steps"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_count
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, class_labels
@@ -67,6 +68,7 @@ def reliability(probability: Tensor, right: Tensor, *, bins: int = 15) -> Tensor
     return torch.zeros(3, bins, dtype=torch.float64).index_add(1, index, values.double())
 
 
+@measured_as("calibration")
 class MeasureCalibration:
     """Reliability of `probabilities()`.
 

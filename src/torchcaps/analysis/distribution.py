@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_count
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
@@ -70,6 +71,7 @@ def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
     return torch.bincount(index.long(), minlength=bins + 2)
 
 
+@measured_as("couplings")
 class MeasureCouplings:
     """Histograms of couplings.
 

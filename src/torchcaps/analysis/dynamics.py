@@ -30,6 +30,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_shape
 from torchcaps.analysis.activity import SWEEP, Thresholds, check_thresholds, is_dead
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -101,6 +102,7 @@ def routing_dynamics(
     return measurement.result()
 
 
+@measured_as("dynamics")
 class MeasureDynamics:
     """Routing dynamics of a stream of images; see `routing_dynamics`."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -59,6 +60,7 @@ def in_degree(coupling: Tensor, *, threshold: float = 1.0) -> Tensor:
     return (coupling > least).sum(-2)
 
 
+@measured_as("in-degree")
 class MeasureInDegree:
     """In-degrees of every routed layer.
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -75,6 +76,7 @@ def gini(coupling: Tensor) -> Tensor:
     return torch.where((coupling < 0).any(-1), math.nan, index)
 
 
+@measured_as("inequality")
 class MeasureInequality:
     """Small couplings and Gini coefficients of every routed layer.
 

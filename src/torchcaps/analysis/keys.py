@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from torchcaps._checks import check_count
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
@@ -76,6 +77,7 @@ def key_entropy(counts: Counter[bytes] | tuple[int, ...]) -> float:
     return math.fsum(n / total * math.log2(total / n) for n in each)
 
 
+@measured_as("keys")
 class MeasureKeys:
     """Different parse trees of each predicted class, from the couplings of the last layer.
 

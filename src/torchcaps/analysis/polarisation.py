@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_finite
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -60,6 +61,7 @@ def polarisation(coupling: Tensor) -> Tensor:
     return 1 - entropy / math.log(coupling.shape[-1])
 
 
+@measured_as("polarisation", steps=True)
 class MeasurePolarisation:
     """Polarisation of every kept iteration of every routed layer; all with keep="steps"."""
 

@@ -16,6 +16,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, neighbours
 from torchcaps.analysis.result import Result, quantity
@@ -94,6 +95,7 @@ def _distance(c_x: Tensor, w_x: Tensor, c_y: Tensor, w_y: Tensor) -> Tensor:
     return (weight * moved).sum(-1) / total.where(total > 0, 1)
 
 
+@measured_as("tree-distance")
 class MeasureTreeDistance:
     """Distances of trees in a sample: neighbours in its order are the random pairs; neighbours of
     the same labels the pairs with the same labels.

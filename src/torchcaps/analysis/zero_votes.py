@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._checks import check_finite
+from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -65,6 +66,7 @@ def zero_blocks(weight: Tensor) -> Tensor:
     return (weight == 0).flatten(-2).all(-1)
 
 
+@measured_as("zero-votes")
 class MeasureZeroVotes:
     """Zero blocks and votes of every routed layer whose children have weights of their own."""
 
