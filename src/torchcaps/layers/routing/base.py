@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from torch import Tensor, nn
 
@@ -13,6 +13,8 @@ from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
+
+R = TypeVar("R", bound="Routing")
 
 
 class Routing(nn.Module, ABC):
@@ -162,6 +164,20 @@ class Routing(nn.Module, ABC):
     ) -> Step:
         """Do what `step` does without a vote tensor."""
         raise no_fused_form(type(self).__name__)
+
+
+# Routings by the name that layers, models and the command line take.
+ROUTINGS: dict[str, type[Routing]] = {}
+
+
+def named(name: str) -> Callable[[type[R]], type[R]]:
+    """Enter a routing of the library by its name."""
+
+    def enter(routing: type[R]) -> type[R]:
+        ROUTINGS[name] = routing
+        return routing
+
+    return enter
 
 
 def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.checks import check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
 
+@named("distance")
 @final
 class DistanceRouting(Routing):
     """`ops.distance_routing` of γ-capsules, with its bias.

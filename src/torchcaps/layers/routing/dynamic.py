@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.checks import check_factor, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
 from torchcaps.ops.squashing import Squash
@@ -18,6 +18,7 @@ Agreement = float | Literal["learned"]
 LEARNED_FROM = 0.1
 
 
+@named("dynamic")
 @final
 class DynamicRouting(Routing):
     """`ops.dynamic_routing` with its prior and bias.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.checks import check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import MEANT, check_em_numbers
@@ -16,6 +16,7 @@ from torchcaps.ops.squashing import EPSILON
 from torchcaps.types import Capsules, Couple, Keep, Routed
 
 
+@named("em")
 @final
 class EMRouting(Routing):
     """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).

@@ -10,7 +10,7 @@ from torch.nn.functional import dropout
 
 from torchcaps._checks import check_choice, check_number
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.backend import fused_form
 from torchcaps.ops.checks import check_iterations, check_keep, widen, without_autocast
 from torchcaps.ops.routing import inverted_routing, inverted_step
@@ -22,6 +22,7 @@ Start = Literal["none", "random", "learned"]
 ZERO = ("zero", "zeros")
 
 
+@named("inverted")
 @final
 class InvertedRouting(Routing):
     """`ops.inverted_routing` with its LayerNorm, one for all iterations; layers may route at once.

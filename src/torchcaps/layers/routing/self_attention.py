@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
 
+@named("self_attention")
 @final
 class SelfAttentionRouting(Routing):
     """`ops.self_attention_routing`, one pass, with its prior.

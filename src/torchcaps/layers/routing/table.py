@@ -2,27 +2,18 @@
 
 import copy
 import inspect
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.layers.routing.base import Routing
-from torchcaps.layers.routing.distance import DistanceRouting
-from torchcaps.layers.routing.dynamic import DynamicRouting
-from torchcaps.layers.routing.em import EMRouting
-from torchcaps.layers.routing.inverted import InvertedRouting
-from torchcaps.layers.routing.self_attention import SelfAttentionRouting
-from torchcaps.layers.routing.uniform import UniformRouting
+from torchcaps.layers.routing.base import ROUTINGS, Routing
 
-# One line an algorithm: the name that layers, models and the command line take.
-ROUTINGS: dict[str, type[Routing]] = {
-    "distance": DistanceRouting,
-    "dynamic": DynamicRouting,
-    "em": EMRouting,
-    "inverted": InvertedRouting,
-    "self_attention": SelfAttentionRouting,
-    "uniform": UniformRouting,
-}
+for _module in iter_modules([str(Path(__file__).parent)]):
+    if _module.name != "table":
+        import_module(f"torchcaps.layers.routing.{_module.name}")
 
 
 def register_routing(name: str, routing: type[Routing]) -> None:

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
-from torchcaps.layers.routing.base import Routing
+from torchcaps.layers.routing.base import Routing, named
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
 
+@named("uniform")
 @final
 class UniformRouting(Routing):
     """`ops.uniform_routing` with its bias: the twin in which couplings carry no information.
