@@ -8,8 +8,10 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson
+from torchcaps.cli.listed import command
 
 
+@command(140)
 def check(
     run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
     as_json: AsJson = False,

@@ -10,11 +10,13 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports
+from torchcaps.cli.listed import command
 
 if TYPE_CHECKING:
     from torchcaps.study import Comparison
 
 
+@command(50)
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     plot: Annotated[

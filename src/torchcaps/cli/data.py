@@ -10,8 +10,10 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, ImageSize, Root, sides
+from torchcaps.cli.listed import add_group
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
+add_group(160, app, "data")
 
 Name = Annotated[str, typer.Argument(help="A name that `torchcaps data list` shows.")]
 

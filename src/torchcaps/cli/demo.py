@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
+from torchcaps.cli.listed import command
 
+
+@command(10)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path(
         "torchcaps-demo"

@@ -9,8 +9,10 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 from torchcaps.cli.arguments import levels as levels_of
+from torchcaps.cli.listed import command
 
 
+@command(70)
 def dictionary(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
     levels: Annotated[

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli.arguments import Data, Imports, Root
+from torchcaps.cli.listed import command
 from torchcaps.cli.measuring import measurement_names
 
 
+@command(60)
 def dissect(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or saved networks.")],
     out: Annotated[Path, typer.Option(help="The page to write, ending in .html.")] = Path(

@@ -20,9 +20,11 @@ from torchcaps.cli.arguments import (
     TrunkFile,
     recipe_from,
 )
+from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
 
+@command(130)
 def doctor(
     run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,
     model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,

@@ -7,6 +7,7 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, OptionList, options_from, sides
+from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
 # What the command itself is told, which would come twice as an option of the network.
@@ -19,6 +20,7 @@ ITS_OWN = {
 }
 
 
+@command(150)
 def estimate(
     model: Annotated[str, typer.Option(help="A name that `torchcaps models` lists.")],
     image: Annotated[

@@ -8,9 +8,11 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root, levels
-from torchcaps.cli.measuring import measurement_names
+from torchcaps.cli.listed import command
+from torchcaps.cli.measuring import MeasureCommand, measurement_names
 
 
+@command(80, "eval", cls=MeasureCommand)
 def evaluate(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
     data: Data = None,

@@ -19,8 +19,11 @@ from torchcaps.cli.arguments import (
     fields_from,
     recipe_from,
 )
+from torchcaps.cli.fields import FieldsCommand
+from torchcaps.cli.listed import command
 
 
+@command(40, cls=FieldsCommand)
 def lr(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe in TOML, or a run folder.")

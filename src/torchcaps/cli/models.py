@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli.arguments import AsJson, Imports
+from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.tasks.index import index, network_row
 
 SAID = "image", "n_classes", "parameters", "options", "source"
 
 
+@command(20)
 def models(
     name: Annotated[
         str | None, typer.Argument(help="One network: what each of its options means.")

@@ -8,8 +8,10 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
+from torchcaps.cli.listed import command
 
 
+@command(120)
 def perturb(
     network: Annotated[Path, typer.Argument(help="A run, or a saved network, with a decoder.")],
     picture: Annotated[

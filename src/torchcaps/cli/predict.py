@@ -9,8 +9,10 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import Imports
+from torchcaps.cli.listed import command
 
 
+@command(90)
 def predict(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
     images: Annotated[list[Path], typer.Argument(help="Picture files.")],

@@ -8,6 +8,7 @@ import typer
 
 from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, seconds_of
 from torchcaps.cli.ending import show_result
+from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError, short
 
 # Ways that go by the size of a weight, as LAMP scores do.
@@ -29,6 +30,7 @@ Scope = Annotated[
 ]
 
 
+@command(100)
 def prune(
     run: Annotated[Path, typer.Argument(help="A finished run folder; it stays as it is.")],
     out: Annotated[Path, typer.Option(help="Folder of the new run; the same line continues it.")],

@@ -8,8 +8,10 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
+from torchcaps.cli.listed import command
 
 
+@command(110)
 def shrink(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
     out: Annotated[Path, typer.Option(help="File of the smaller network: small.safetensors.")],

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, seconds_of
+from torchcaps.cli.listed import add_group
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.court import needed_court
 
@@ -50,6 +51,7 @@ app = typer.Typer(
     help="Studies of your own, the published claims, and what runs them.",
     no_args_is_help=True,
 )
+add_group(170, app, "study")
 
 What = Annotated[
     str,

@@ -22,6 +22,8 @@ from torchcaps.cli.arguments import (
     seconds_of,
 )
 from torchcaps.cli.ending import show_result
+from torchcaps.cli.fields import FieldsCommand
+from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 MANY = 10
 
 
+@command(30, cls=FieldsCommand)
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
     recipe: RecipeFile = None,

@@ -7,8 +7,8 @@ the same line therefore reads the same for any layer:
 >>> DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16, routing=DynamicRouting(iterations=5))
 """
 
-from torchcaps.layers.routing.base import Routing
-from torchcaps.layers.routing.table import ROUTINGS, as_routing, make_routing, register_routing
+from torchcaps.layers.routing.base import ROUTINGS, Routing
+from torchcaps.layers.routing.table import as_routing, make_routing, register_routing
 from torchcaps.ops.backend import Backend
 
 __all__ = ["ROUTINGS", "Backend", "Routing", "as_routing", "make_routing", "register_routing"]
