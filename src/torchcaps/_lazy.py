@@ -1,9 +1,10 @@
-"""Rooms that load a name when it is first used (PEP 562)."""
+"""Rooms that load a name when it is first used (PEP 562), and rooms that load all they have."""
 
 import ast
 import importlib
 import inspect
 import sys
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -38,3 +39,9 @@ def lazily(room: str) -> None:
         for alias in node.names
     }
     package.__class__ = LazyRoom
+
+
+def load_modules(room: str) -> None:
+    """Load every module of a package: each enters by name what it defines."""
+    for each in iter_modules(importlib.import_module(room).__path__):
+        importlib.import_module(f"{room}.{each.name}")

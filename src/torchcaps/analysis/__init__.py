@@ -1,8 +1,6 @@
 """From a trace to labelled numbers. Nothing here knows what a model is."""
 
-from importlib import import_module
-from pkgutil import iter_modules
-
+from torchcaps._lazy import load_modules
 from torchcaps.analysis.activity import (
     Activity,
     LayerActivity,
@@ -200,5 +198,4 @@ __all__ = [
 ]
 
 # A measurement by name need not be public to be known.
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+load_modules(__name__)

@@ -1,12 +1,10 @@
 """The application: every command, in the order in which --help lists them."""
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 
-from torchcaps import cli
+from torchcaps._lazy import load_modules
 from torchcaps.cli.listed import COMMANDS
 
 app = typer.Typer(
@@ -15,8 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _module in iter_modules(cli.__path__):
-    import_module(f"torchcaps.cli.{_module.name}")
+load_modules("torchcaps.cli")
 for _, _add_to in sorted(COMMANDS, key=lambda each: each[0]):
     _add_to(app)
 

@@ -4,10 +4,14 @@ import os
 from functools import partial
 from typing import get_args
 
+from torchcaps._lazy import load_modules
 from torchcaps.data.batch import Images
 from torchcaps.data.registry import HOLDS, PICTURES, SOURCES, Root, Split, in_folder
 from torchcaps.data.shown.resize import resized
 from torchcaps.errors import TorchcapsError, nearest, short
+
+for _room in ("make", "read"):
+    load_modules(f"torchcaps.data.{_room}")
 
 
 def _own(split: Split, root: Root | None) -> Images:

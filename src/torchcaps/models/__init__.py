@@ -1,18 +1,6 @@
 """Whole networks: a registry of names, a file per family, saving and loading."""
 
-# Each family lists its networks in MODELS.
-from torchcaps.models import (  # noqa: F401
-    capsnet,
-    convnets,
-    deepcaps,
-    efficient,
-    gamma,
-    inverted_capsnet,
-    matrix_capsnet,
-    mitterreiter,
-    peer,
-    resnet,
-)
+from torchcaps._lazy import load_modules
 from torchcaps.models.files.convert import convert
 from torchcaps.models.files.saving import load, save
 from torchcaps.models.files.trunk import take_trunk
@@ -37,3 +25,5 @@ __all__ = [
     "scores_only",
     "take_trunk",
 ]
+
+load_modules(__name__)

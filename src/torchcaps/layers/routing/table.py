@@ -2,18 +2,14 @@
 
 import copy
 import inspect
-from importlib import import_module
-from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from torchcaps._checks import check_choice
+from torchcaps._lazy import load_modules
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers.routing.base import ROUTINGS, Routing
 
-for _module in iter_modules([str(Path(__file__).parent)]):
-    if _module.name != "table":
-        import_module(f"torchcaps.layers.routing.{_module.name}")
+load_modules("torchcaps.layers.routing")
 
 
 def register_routing(name: str, routing: type[Routing]) -> None:
