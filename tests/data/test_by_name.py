@@ -8,7 +8,7 @@ from PIL import Image
 
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, load
-from torchcaps.data.registry import PUBLISHED
+from torchcaps.data.registry import HOLDS, PUBLISHED
 
 
 def numbered(count: int) -> ImageSet:
@@ -70,7 +70,7 @@ def test_take_takes_the_facts_of_the_same_images() -> None:
     assert images.take(torch.tensor([3, 0])).facts["azimuth"].tolist() == [60, 0]
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign", "toy-2d"}))
+@pytest.mark.parametrize("name", sorted(HOLDS))
 def test_data_of_files_without_a_folder_say_what_is_missing(name: str) -> None:
     text = text_of(lambda: load(name))
     assert text.startswith(f"{name} needs root, the folder that holds ")
@@ -79,7 +79,7 @@ def test_data_of_files_without_a_folder_say_what_is_missing(name: str) -> None:
     assert text.endswith(f"; on the command line: --root FOLDER{ending}.")
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign", "toy-2d"}))
+@pytest.mark.parametrize("name", sorted(HOLDS))
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_an_empty_folder_and_none_are_told(name: str, split, tmp_path) -> None:
     for root in (tmp_path, tmp_path / "nowhere"):
