@@ -1,6 +1,8 @@
 """Between epochs: a row, then the state; and one line of talk on standard error."""
 
 import re
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,10 +20,11 @@ class Training:
     """What the watchers see of a loop."""
 
     def __init__(self, epoch: int, max_epochs: int = 3):
-        self.current_epoch, self.recipe = epoch, SimpleNamespace(epochs=max_epochs)
+        self.current_epoch, self.recipe = epoch, SimpleNamespace(epochs=max_epochs, keep="last")
         self.metrics = {"loss": 0.5, "validation_accuracy": 0.25}
         self.saved_after: list[int] = []
         self.ranks = Ranks()
+        self.should_stop, self.device = False, torch.device("cpu")
 
     def save(self, path: Path) -> None:
         self.saved_after = [row["epoch"] for row in Run(path.parent).metrics()]
@@ -75,6 +78,63 @@ def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None
     assert run.state_file.read_text() == "state 0"
     end_of_epoch(run, Training(1))
     assert run.state_file.read_text() == "state 1"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+class OnGpu(Training):
+    """What a GPU trains, whose weights change while the state is written."""
+
+    weight = torch.zeros(2)
+
+    def __init__(self, epoch: int):
+        super().__init__(epoch, max_epochs=5)
+        self.device = torch.device("cuda")
+
+    def state(self) -> dict:
+        return {"epoch": self.current_epoch, "state_dict": {"weight": self.weight}}
+
+    def save(self, path: Path) -> None:
+        torch.save(self.state(), path)
+
+
+def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkeypatch) -> None:
+    now, begun = [1000.0], threading.Event()
+    clock = SimpleNamespace(perf_counter=time.perf_counter, monotonic=lambda: now[0])
+    monkeypatch.setattr("torchcaps.train.callbacks.time", clock)
+    stream = SimpleNamespace(record_event=lambda: SimpleNamespace(synchronize=begun.wait))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    run = Run(tmp_path)
+    callback = SaveState(run)
+
+    def end_of(epoch: int, **changed: object) -> None:
+        loop = OnGpu(epoch)
+        vars(loop).update(changed)
+        callback.on_train_epoch_end(loop)
+        OnGpu.weight += 1
+
+    def saved() -> tuple[int, float]:
+        state = torch.load(run.state_file, weights_only=True)
+        return state["epoch"], float(state["state_dict"]["weight"][0])
+
+    end_of(0)
+    # It waits for the copy, and training goes on.
+    assert not run.state_file.exists()
+    begun.set()
+    assert callback.writing is not None
+    callback.writing.result()
+    now[0] += 29
+    end_of(1)
+    assert saved() == (0, 0.0)
+    now[0] += 1
+    end_of(2)
+    now[0] += 1
+    # The best network is written with its state.
+    end_of(3, recipe=SimpleNamespace(epochs=5, keep="best"))
+    assert saved() == (3, 3.0)
+    end_of(4)
+    assert saved() == (4, 4.0)
+    callback.teardown(OnGpu(4), failed=False)
+    assert [row["epoch"] for row in run.metrics()] == [1, 2, 3, 4, 5]
     assert not list(tmp_path.glob("*.partial"))
 
 

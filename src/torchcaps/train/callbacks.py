@@ -5,11 +5,15 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from torchcaps._ctrl_c import interrupt
 from torchcaps.errors import Diverged, Interrupted
@@ -23,6 +27,8 @@ from torchcaps.train.selecting import SelectBy
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
+# On a GPU an epoch may take a second: so often at most a state is written then.
+SELDOM_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
 SAVE_SECONDS = 600.0
 # How a state calls what steps measured.
@@ -41,6 +47,10 @@ class SaveState(Watcher):
     Asked to stop, by SIGTERM, by Ctrl-C, or because `until` has come (a moment of
     `time.monotonic`), it lets the step end, saves the state and raises `Interrupted`. Validation is
     not cut off: it ends, and the epoch with it. A second Ctrl-C does not wait.
+
+    On a GPU the state is written after an epoch only where the last one is half a minute old, and
+    beside the training that goes on. A run that is killed trains the epochs that its state does not
+    know once more.
     """
 
     def __init__(
@@ -54,7 +64,10 @@ class SaveState(Watcher):
         self.run, self.until, self.loggers, self.sampled = run, until, loggers, sampled
         self.started = 0.0
         self.terminated = False
-        self.due = 0.0
+        self.due = self.saved = 0.0
+        # A state that is being written, and who writes it.
+        self.writing: Future[Path] | None = None
+        self.writer = ThreadPoolExecutor(1)
         # Who answered signals before.
         self.before: dict[signal.Signals, Any] = {}
         # What an earlier stretch saw of this epoch.
@@ -107,6 +120,8 @@ class SaveState(Watcher):
                     f"learning rate than {self.run.recipe.learning_rate:g}, in a new folder."
                 )
         seconds = self.seconds + time.perf_counter() - self.started
+        if self.writing is not None and self.writing.done():
+            self._put()
         if loop.ranks.rank == 0:
             # A run killed between the two writes has rows more than its state knows of.
             rows = [row for row in self.run.metrics() if row["epoch"] < epoch]
@@ -120,14 +135,21 @@ class SaveState(Watcher):
                 logger.log_metrics(row, step=epoch)
                 logger.save()
         self.seconds = 0.0
-        self._save(loop)
-        if why := self._why_stop(loop)[0]:
+        why, _ = self._why_stop(loop)
+        # The best network is that of the state.
+        at_once = why or loop.should_stop or epoch == loop.recipe.epochs
+        at_once = at_once or loop.device.type == "cpu" or loop.recipe.keep == "best"
+        if at_once or time.monotonic() >= self.saved + SELDOM_SECONDS:
+            self._save(loop, beside=not at_once)
+        if why:
             raise self._interrupted(why)
 
     def teardown(self, loop: Loop, *, failed: bool) -> None:
         for which, before in self.before.items():
             signal.signal(which, before)
         self.before = {}
+        self._put()
+        self.writer.shutdown()
         for logger in self.loggers:
             logger.finalize("failed" if failed else "success")
 
@@ -165,12 +187,39 @@ class SaveState(Watcher):
         self._save(loop)
         self.sums, self.seconds = {}, before
 
-    def _save(self, loop: Loop) -> None:
-        self.due = time.monotonic() + SAVE_SECONDS
-        if loop.ranks.rank == 0:
-            partial = self.run.state_file.with_suffix(".partial")
-            loop.save(partial)
-            self.run.put(partial, self.run.state_file)
+    def _save(self, loop: Loop, *, beside: bool = False) -> None:
+        self.saved = time.monotonic()
+        self.due = self.saved + SAVE_SECONDS
+        if loop.ranks.rank:
+            return
+        self._put()
+        partial = self.run.state_file.with_suffix(".partial")
+        if beside:
+            # Memory that a GPU copies to by itself, before the next step.
+            state = tree_map_only(Tensor, copied, loop.state())
+            is_there = torch.cuda.current_stream().record_event()
+            self.writing = self.writer.submit(_write, state, partial, is_there)
+            return
+        loop.save(partial)
+        self.run.put(partial, self.run.state_file)
+
+    def _put(self) -> None:
+        """Wait for the state that is being written, and put it in its place."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            self.run.put(writing.result(), self.run.state_file)
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy in this machine's memory, where it is when the stream has come so far."""
+    there = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+    return there.copy_(tensor, non_blocking=True)
+
+
+def _write(state: dict[str, Any], path: Path, is_there: torch.cuda.Event) -> Path:
+    is_there.synchronize()
+    torch.save(state, path)
+    return path
 
 
 class ShowProgress(Watcher):

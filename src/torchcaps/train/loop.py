@@ -14,6 +14,7 @@ from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches
 from torchcaps.train.beginning import eval_frozen
+from torchcaps.train.captured import Captured, why_not
 from torchcaps.train.folder.state import RECIPE
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.ranks import Ranks
@@ -102,6 +103,8 @@ class Loop:
             pruner=pruner,
             network=network,
         )
+        can = not why_not(recipe, self.device, ranks)
+        self.step: Callable[..., None] = Captured(self.update) if can else self.update
         self.current_epoch = 0
         self.should_stop = False
         # Whether a step of this stretch is over, with all that happens after it.
@@ -150,7 +153,7 @@ class Loop:
         share = self.training.share
         network: Any = self.update.network
         with nullcontext() if last or self.ranks.count == 1 else network.no_sync():
-            self.update(
+            self.step(
                 batch,
                 images=len(batch.labels) if share else 0,
                 factor=float(np.float32(1 / every) * np.float32(share * every / of)),

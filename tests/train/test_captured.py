@@ -1,0 +1,271 @@
+"""A step can be made a graph of: on tensors without values it asks for none, and one step is the
+same sequence of operators as the next. What GPUs do with it, tests/gpu says."""
+
+import itertools
+import random
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from torchcaps import create_model
+from torchcaps.data import Batch
+from torchcaps.models import list_models
+from torchcaps.train import make_recipe
+from torchcaps.train.captured import Captured, why_not
+from torchcaps.train.pruning import make_pruner
+from torchcaps.train.ranks import Ranks
+from torchcaps.train.update import Rows, Update
+
+CUDA = torch.device("cuda")
+SCHEDULES = {
+    "constant": {},
+    "steps": {"milestones": [1], "decay": 0.5},
+    "exponential": {"decay": 0.9},
+    "cosine": {},
+}
+LOSSES, PRECISIONS = ("margin", "spread", "cross_entropy"), ("float32", "bfloat16")
+OPTIMISERS = ("adam", "adamw", "sgd")
+
+
+class Recorded(TorchDispatchMode):
+    """The operators that were called: names, shapes, strides and numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        flat, _ = tree_flatten((args, kwargs or {}))
+        self.calls.append((str(func), *map(said, flat)))
+        return func(*args, **(kwargs or {}))
+
+
+def said(value):
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value.stride(), value.dtype
+    # What a profiler is told of an optimiser's step differs and is no number.
+    return type(value).__name__ if isinstance(value, torch.ScriptObject) else value
+
+
+def drawn(name):
+    """A combination for a preset."""
+    draw = random.Random(name)
+    return tuple(map(draw.choice, (sorted(SCHEDULES), LOSSES, PRECISIONS, OPTIMISERS)))
+
+
+def without_values(network, mode):
+    """Put tensors that have a shape alone in the place of its weights and buffers."""
+    for part in network.modules():
+        for name, weight in part._parameters.items():
+            if weight is not None:
+                fake = mode.from_tensor(weight.detach())
+                part._parameters[name] = nn.Parameter(fake, weight.requires_grad)
+        for name, each in part._buffers.items():
+            if each is not None:
+                part._buffers[name] = mode.from_tensor(each)
+
+
+def steps_of(preset, schedule, loss, precision, optimiser):
+    """What three steps call."""
+    recipe = make_recipe(
+        **{"model": preset, "data": "own", "loss": loss, "precision": precision},
+        **{"optimiser": optimiser, "schedule": schedule, **SCHEDULES[schedule]},
+        **({"momentum": 0.9} if optimiser == "sgd" else {}),
+    )
+    network = create_model(preset).train()
+    shape = network.image
+    mode = FakeTensorMode()
+    without_values(network, mode)
+    steps = []
+    with mode:
+        update = Update(network, recipe)
+        update._measured, update._gradients = Rows(50), Rows(50)
+        batch = Batch(torch.rand(2, *shape), torch.zeros(2, dtype=torch.int64))
+        for update.step in range(3):
+            update.fill()
+            with Recorded() as step:
+                update.work(batch)
+            steps.append(step.calls)
+    return steps
+
+
+def assert_can_be_captured(*what):
+    _, second, third = steps_of(*what)
+    assert second == third
+    names = {name for name, *_ in second}
+    assert not [name for name in names if "lift" in name or "_local_scalar" in name]
+
+
+# One of every family; the others make an epoch of such steps longer, and say no more.
+FAMILIES = ("capsnet", "convnet_avg", "gu_capsnet", "mitterreiter_5x16")
+FAMILIES += ("peer_sign_em", "rem_gamma", "rem_eff_norb", "tsai_inverted_simple_c10")
+
+
+@pytest.mark.parametrize(
+    "preset",
+    [
+        each if each in FAMILIES else pytest.param(each, marks=pytest.mark.slow)
+        for each in list_models()
+    ],
+)
+def test_a_step_of_any_network_can_be_captured(preset):
+    assert_can_be_captured(preset, *drawn(preset))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [*itertools.product(SCHEDULES, LOSSES, PRECISIONS, OPTIMISERS)])
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_a_step_by_any_recipe_can_be_captured(preset, how):
+    assert_can_be_captured(preset, *how)
+
+
+def test_nothing_that_a_step_reads_or_writes_moves_in_memory():
+    """A graph finds it where it was."""
+    recipe = make_recipe(
+        **{"model": "peer_sign_em", "data": "own", "loss": "spread", "schedule": "cosine"},
+        **{"prune": "magnitude", "prune_to": 0.5, "prune_ramp": 2},
+    )
+    torch.manual_seed(0)
+    network = create_model("peer_sign_em").train()
+    pruner = make_pruner(recipe, network)
+    update = Update(network, recipe, pruner=pruner)
+    batch = Batch(torch.rand(2, *network.image), torch.tensor([0, 1]))
+
+    def addresses():
+        of_optimiser = [each for kept in update.optimiser.state.values() for each in kept.values()]
+        rows = [update._measured.kept, update._gradients.kept]
+        return [
+            each.data_ptr()
+            for each in (
+                *network.state_dict().values(),
+                *(*of_optimiser, *pruner.masks.pruned.values()),
+                *(*rows, update.rate, update.margin),
+            )
+        ]
+
+    update(batch)
+    before, rate = addresses(), float(update.rate)
+    for epoch in range(5):
+        update(batch)
+        pruner.after_epoch(epoch, lambda: 0.0)
+    assert addresses() == before
+    assert float(update.rate) < rate
+    assert pruner.masks.count == round(0.5 * pruner.masks.size)
+
+
+@pytest.mark.parametrize(
+    ("changed", "device", "ranks", "text"),
+    [
+        ({}, CUDA, Ranks(), ""),
+        ({}, torch.device("cpu"), Ranks(), "graphs are for a GPU"),
+        ({}, CUDA, Ranks(0, 2), "several devices share every batch"),
+        ({"accumulate": 2}, CUDA, Ranks(), "an update goes by several batches"),
+        (
+            {"precision": "float16"},
+            CUDA,
+            Ranks(),
+            "whether an update in float16 counts is decided step by step",
+        ),
+        (
+            {"prune": "lobster"},
+            CUDA,
+            Ranks(),
+            "LOBSTER shrinks weights by another number in each epoch",
+        ),
+        (None, CUDA, Ranks(), "TORCHCAPS_CAPTURE=1 is not in the environment"),
+    ],
+)
+def test_why_a_recipe_is_not_captured(monkeypatch, changed, device, ranks, text):
+    monkeypatch.setenv("TORCHCAPS_CAPTURE", "0" if changed is None else "1")
+    recipe = make_recipe(model="capsnet", data="own", **(changed or {}))
+    assert why_not(recipe, device, ranks) == text
+
+
+class Told:
+    """In place of an update: what it was asked for, and of which pixels."""
+
+    device = torch.device("cpu")
+    optimiser = SimpleNamespace(zero_grad=lambda: None)
+
+    def __init__(self):
+        self.happened = []
+
+    def fill(self):
+        pass
+
+    def work(self, batch):
+        self.happened.append(("work", float(batch.pixels.sum())))
+
+    def worked(self, images):
+        self.happened.append(("worked", images))
+
+
+class Graph:
+    """In place of a CUDA graph: what was captured is not done, and done when it is replayed."""
+
+    @contextmanager
+    def captured(self, update):
+        before = len(update.happened)
+        yield
+        self.update, self.of = update, update.happened.pop()
+        assert len(update.happened) == before
+
+    def replay(self):
+        self.update.happened.append(("replay", self.of[1]))
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Streams and graphs where there is no GPU."""
+    update, stream = Told(), SimpleNamespace(wait_stream=lambda other: None)
+    for name, stand_in in {
+        "Stream": lambda device: stream,
+        "current_stream": lambda: stream,
+        "stream": lambda which: nullcontext(),
+        "graph_pool_handle": lambda: None,
+        "CUDAGraph": Graph,
+        "graph": lambda graph, **how: graph.captured(update),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return update
+
+
+def of(pixels, count=2):
+    return Batch(torch.full((count, 1, 1, 1), float(pixels)), torch.zeros(count).long())
+
+
+def test_a_step_is_captured_after_three_and_then_repeated_for_each_size(graphs):
+    step = Captured(graphs)
+    for k in range(5):
+        step(of(k))
+        step(of(k, 1), images=0)
+    large = [("work", 0), ("work", 2), ("work", 4), ("replay", 6), ("replay", 6)]
+    small = [("work", 0), ("work", 1), ("work", 2), ("replay", 3), ("replay", 3)]
+    expected = []
+    for one, two in zip(large, small, strict=True):
+        expected += [one, ("worked", 2), two, ("worked", 0)]
+    assert graphs.happened == expected
+    assert step.replays == 4
+    # The graph reads the images of the last step where those of the first one lay.
+    assert [float(there.pixels.sum()) for _, there in step.graphs.values()] == [8, 4]
+
+
+def test_a_step_that_cannot_be_captured_says_so_once_and_is_done(graphs, monkeypatch, caplog):
+    def refused(*_, **__):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+    monkeypatch.setattr(torch.cuda, "graph", refused)
+    step = Captured(graphs)
+    for k in range(6):
+        step(of(k))
+    assert [each for each, _ in graphs.happened] == ["work", "worked"] * 6
+    assert [record.message for record in caplog.records] == [
+        "no graph could be made of a training step (operation not permitted when stream is "
+        "capturing), so Python goes through each"
+    ]
