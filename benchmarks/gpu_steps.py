@@ -21,20 +21,20 @@ from typing import Any
 
 import torch
 from throughput import NETWORKS, images_of
-from torch import Tensor
 
 from gpu import FAILED, Records
 from torchcaps.data import Batch
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.batches import Batches, held_on
+from torchcaps.train.captured import WARM_UP, Captured
 from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.environment import environment
-from torchcaps.train.loss import loss_parts
-from torchcaps.train.optimiser import make_optimiser
+from torchcaps.train.update import Update
 
 Found = dict[str, Any]
 SHAPES = {name: (shape, batch_size) for name, shape, batch_size in NETWORKS}
-WARM_UP, PARITY = 3, 20
+PARITY = 20
+WAYS = ("eager", "captured")
 # How networks are trained side by side: the way, and how many.
 SIDE_BY_SIDE = [("eager", 1), ("captured", 1), ("eager", 4), ("captured", 4), ("eager", 16)]
 SIDE_BY_SIDE += [("captured", 16), ("fit", 8)]
@@ -42,79 +42,41 @@ SIDE_BY_SIDE += [("captured", 16), ("fit", 8)]
 MOST_OF_ROUNDS = 35.0
 
 
-class Update:
-    """A training step as in `fit`, without what watches it: loss, gradients, one update.
+class Step:
+    """The step of `fit`, by images of a few batches that lie on the device: eager, with the network
+    compiled, or as a CUDA graph. A CPU has no graphs; there it is the step itself."""
 
-    Images of a few batches lie on the device; `show` copies one of them to where the step reads.
-    """
-
-    def __init__(self, preset: str, device: torch.device, batch_size: int, *, compiled=False):
-        self.recipe = make_recipe(model=preset, data="own", batch_size=batch_size)
+    def __init__(
+        self, preset: str, device: torch.device, batch_size: int, *, compiled=False, captured=False
+    ):
+        recipe = make_recipe(model=preset, data="own", batch_size=batch_size)
         images = held_on(images_of(SHAPES[preset][0], 4 * batch_size), device)
-        self.model = initial_model(self.recipe, images).to(device).train()
-        self.optimiser = make_optimiser(self.recipe, self.model.parameters())
-        for group in self.optimiser.param_groups:
-            group["capturable"] = device.type == "cuda"
-        self.batches = [
-            tuple(x.to(device) for x in batch[:2]) for batch in Batches(images, batch_size, seed=0)
-        ]
-        self.shown = tuple(x.clone() for x in self.batches[0])
+        self.model = initial_model(recipe, images).to(device).train()
         backend = "inductor" if device.type == "cuda" else "aot_eager"
-        compile_it = partial(torch.compile, fullgraph=True, backend=backend)
-        self.loss_of = compile_it(self._loss) if compiled else self._loss
+        network = torch.compile(self.model, fullgraph=True, backend=backend) if compiled else None
+        self.update = Update(self.model, recipe, network=network)
+        on_gpu = captured and device.type == "cuda"
+        self.train = Captured(self.update) if on_gpu else self.update
+        self.batches = [
+            Batch(*(x.to(device) for x in batch[:2]))
+            for batch in Batches(images, batch_size, seed=0)
+        ]
 
-    def _loss(self, pixels: Tensor, labels: Tensor) -> Tensor:
-        parts = loss_parts(self.recipe, self.model(pixels, labels), Batch(pixels, labels), 0)
-        return torch.stack(list(parts.values())).sum()
+    def __call__(self, number: int) -> None:
+        self.train(self.batches[number % len(self.batches)])
 
-    def show(self, number: int) -> None:
-        for there, new in zip(self.shown, self.batches[number % len(self.batches)], strict=True):
-            there.copy_(new)
-
-    def update(self) -> Tensor:
-        self.optimiser.zero_grad()
-        loss = self.loss_of(*self.shown)
-        loss.backward()
-        self.optimiser.step()
-        return loss.detach()
-
-    def __call__(self, number: int) -> Tensor:
-        self.show(number)
-        return self.update()
+    def loss(self, number: int) -> float:
+        """That of one more update."""
+        self(number)
+        self.update.read()
+        loss = self.update.sums.means()["loss"]
+        self.update.sums.clear()
+        return loss
 
 
-class Captured:
-    """The same step as one CUDA graph, after some steps that are updates too. A CPU has no graphs:
-    there it is the step itself."""
-
-    def __init__(self, step: Update):
-        self.step, self.graph = step, None
-        if step.shown[0].device.type != "cuda":
-            return
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self.losses = [step(number).clone() for number in range(WARM_UP)]
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.loss = step.update()
-
-    def __call__(self, number: int) -> Tensor:
-        """Updates number 0, 1, 2, … in this order; the first were made before the capture."""
-        if self.graph is None:
-            return self.step(number)
-        if number < WARM_UP and self.losses:
-            return self.losses.pop(0)
-        self.step.show(number)
-        self.graph.replay()
-        return self.loss.clone()
-
-
-def parity(one: Callable[[int], Tensor], other: Callable[[int], Tensor]) -> Found:
+def parity(one: Step, other: Step) -> Found:
     """How far the losses of as many updates lie apart, as a part of the first's."""
-    mine, theirs = (torch.stack([step(k) for k in range(PARITY)]) for step in (one, other))
+    mine, theirs = (torch.tensor([step.loss(k) for k in range(PARITY)]) for step in (one, other))
     apart = float(((mine - theirs).abs() / mine.abs()).max())
     return {"loss": float(mine[-1]), "apart": apart, "same_bits": bool((mine == theirs).all())}
 
@@ -138,10 +100,12 @@ def rate(call: Callable[[], Any], device: torch.device, least: float) -> float:
     return count / (time.perf_counter() - began)
 
 
-def in_turn(step: Callable[[int], Tensor]) -> Callable[[], Tensor]:
-    """Updates after those of the warm-up, one a call."""
-    number = itertools.count(WARM_UP)
-    return lambda: step(next(number))
+def in_turn(step: Step) -> Callable[[], None]:
+    """Updates after those before a capture, one a call."""
+    for number in range(WARM_UP + 1):
+        step(number)
+    left = itertools.count(WARM_UP + 1)
+    return lambda: step(next(left))
 
 
 def matmul(device: torch.device, tiny: bool) -> Found:
@@ -185,10 +149,10 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     """Images a second of the eager step and of the captured one, and how far they lie apart. With
     `compiled`, of the loss compiled, its step as it is and captured."""
     batch_size = 4 if tiny else SHAPES[preset][1]
-    made = partial(Update, preset, device, batch_size)
+    made = partial(Step, preset, device, batch_size)
     found: Found = {"batch_size": batch_size}
 
-    def timed(name: str, step: Callable[[int], Tensor]) -> None:
+    def timed(name: str, step: Step) -> None:
         times = rate(in_turn(step), device, 0.0 if tiny else 1.5)
         found[f"{name}_images_a_second"] = round(times * batch_size, 1)
 
@@ -198,9 +162,9 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
         found["compiled"] = parity(eager, step)
         found["compiling_seconds"] = round(time.perf_counter() - began, 1)
         timed("compiled", step)
-        timed("compiled_captured", Captured(step))
+        timed("compiled_captured", made(compiled=True, captured=True))
         return found
-    replayed = Captured(made())
+    replayed = made(captured=True)
     found["captured"] = parity(eager, replayed)
     timed("eager", eager)
     timed("captured", replayed)
@@ -209,19 +173,20 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     return found
 
 
-def fitted(preset: str, device: torch.device, tiny: bool) -> Found:
-    """Images a second of `fit` in its second epoch, and seconds of all of it."""
-    count, (shape, batch_size) = _images(tiny), SHAPES[preset]
+def fitted(preset: str, device: torch.device, tiny: bool, *, ways: tuple[str, ...] = WAYS) -> Found:
+    """Images a second of `fit` in its second epoch, and seconds of all of it, by each way."""
+    count, (shape, batch_size), found = _images(tiny), SHAPES[preset], {}
     recipe = make_recipe(model=preset, data="own", batch_size=min(batch_size, count), epochs=2)
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        run = fit(recipe, folder, own=(images_of(shape, count), images_of(shape, count // 10)))
-        rows = run.metrics()
-    images = count * (1 - recipe.validation_share)
-    return {
-        "images_a_second": round(images / float(rows[-1]["seconds"]), 1),
-        "whole_seconds": round(time.perf_counter() - began, 1),
-    }
+    own = images_of(shape, count), images_of(shape, count // 10)
+    for way in ways if device.type == "cuda" else WAYS[:1]:
+        os.environ["TORCHCAPS_CAPTURE"] = str(int(way == "captured"))
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            rows = fit(recipe, folder, own=own).metrics()
+        images = count * (1 - recipe.validation_share)
+        found[f"{way}_images_a_second"] = round(images / float(rows[-1]["seconds"]), 1)
+        found[f"{way}_whole_seconds"] = round(time.perf_counter() - began, 1)
+    return found
 
 
 def _beside(number: int, preset: str, device: str, tiny: bool, gate: Any, told: Any) -> None:
@@ -229,14 +194,13 @@ def _beside(number: int, preset: str, device: str, tiny: bool, gate: Any, told: 
     nobody waits any more."""
     on, batch_size = torch.device(device), 4 if tiny else SHAPES[preset][1]
     torch.set_num_threads(1)
-    ways = {"eager": Update(preset, on, batch_size)}
-    ways["captured"] = Captured(Update(preset, on, batch_size))
+    ways = {way: Step(preset, on, batch_size, captured=way == "captured") for way in WAYS}
     with suppress(threading.BrokenBarrierError):
         for way, count in _rounds(tiny):
             gate.wait(120)
             if number < count and way == "fit":
                 began = time.perf_counter()
-                fitted(preset, on, tiny)
+                fitted(preset, on, tiny, ways=WAYS[:1])
                 told.put((2 * _images(tiny), time.perf_counter() - began))
             elif number < count:
                 told.put((batch_size * rate(in_turn(ways[way]), on, 0.1 if tiny else 2.0), 1.0))

@@ -7,6 +7,7 @@ import torch
 
 from torchcaps.data import PartWholeSpec, part_whole
 from torchcaps.train import fit, make_recipe
+from torchcaps.train.captured import WARM_UP
 
 pytestmark = pytest.mark.gpu
 
@@ -19,23 +20,26 @@ APART = 1e-4
     ["mitterreiter_5x16", "efficient_capsnet", "matrix_capsnet", "tsai_inverted_simple_c10"],
 )
 def test_twenty_captured_steps_are_twenty_eager_ones(preset, device):
-    from gpu_steps import PARITY, Captured, Update
+    from gpu_steps import PARITY, Step
 
-    eager, other = (Update(preset, device, 4) for _ in range(2))
+    eager, captured = (Step(preset, device, 4, captured=captured) for captured in (False, True))
     begin = copy.deepcopy(eager.model.state_dict())
-    captured = Captured(other)
     for k in range(PARITY):
-        assert float(captured(k)) == pytest.approx(float(eager(k)), rel=APART), k
-    states = [model.state_dict() for model in (eager.model, other.model)]
+        assert captured.loss(k) == pytest.approx(eager.loss(k), rel=APART), k
+    if device.type == "cuda":
+        assert captured.train.replays == PARITY - WARM_UP
+    states = [model.state_dict() for model in (eager.model, captured.model)]
     for name, before in begin.items():
         mine, theirs = (state[name].double() for state in states)
         assert (mine - theirs).norm() <= 0.05 * (mine - before.double()).norm(), name
 
 
+@pytest.mark.parametrize("captures", ["0", "1"])
 @pytest.mark.parametrize("preset", ["mitterreiter_5x16", "efficient_capsnet"])
-def test_a_run_that_goes_on_is_an_unbroken_one(preset, device, tmp_path):
+def test_a_run_that_goes_on_is_an_unbroken_one(preset, captures, device, tmp_path, monkeypatch):
     if device.type != "cuda" and torch.cuda.is_available():
         pytest.skip("fit trains on the GPU that is there")
+    monkeypatch.setenv("TORCHCAPS_CAPTURE", captures)
     spec = PartWholeSpec(size=28)
     own = part_whole("train", 96, spec=spec), part_whole("test", 24, spec=spec)
 
