@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,8 @@ from torch import Tensor, nn
 
 import torchcaps as tc
 from error_text import text_of
+from laid_runs import tiny_images
 from torchcaps import Output, register_model
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import short
 from torchcaps.models import MODELS
 from torchcaps.tasks import check_run
@@ -25,17 +23,13 @@ from torchcaps.train import Run, fit, make_recipe
 FILES = [name for name in MENDS if name != "best.safetensors"]
 
 
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
+tiny = tiny_images(48, size=20)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
-        yield fit(recipe, tmp_path_factory.mktemp("finished"))
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
+    return fit(recipe, tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture
@@ -125,9 +119,7 @@ def test_a_run_of_before_digests_lacks_none(run: Run) -> None:
 def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
     (run.folder / name).write_bytes(b"garbage")
     (run.folder / name).unlink()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        fit(run.recipe, run.folder)
+    fit(run.recipe, run.folder)
     assert run.model_file.read_bytes() == finished.model_file.read_bytes()
     assert states(run)["model.safetensors"] == "whole"
 
@@ -147,14 +139,13 @@ def test_a_network_of_ones_own_is_whole_where_its_code_is_not(
 ) -> None:
     fields = {"epochs": 1, "batch_size": 48}
     if is_registered:
-        monkeypatch.setitem(SOURCES, "tiny", tiny)
         register_model("mine", Own, image=(1, 20, 20), n_classes=10)
         try:
             fit(make_recipe(model="mine", data="tiny", **fields), tmp_path / "run")
         finally:
             MODELS.pop("mine")
     else:
-        images = (tiny("train", None), tiny("test", None))
+        images = (tiny("train"), tiny("test"))
         fit(
             make_recipe(model="own", data="own", keep="best", **fields),
             tmp_path / "run",
@@ -175,16 +166,14 @@ def test_a_whole_network_of_another_run_is_not_that_of_this_one(run: Run) -> Non
 
 def test_the_best_network_of_another_run_is_not_trained_on(tmp_path: Path) -> None:
     recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        run = fit(recipe.model_copy(update={"keep": "best"}), tmp_path / "run")
-        assert states(run)["best.safetensors"] == "whole"
-        # As if it had been stopped before the end.
-        run.result_file.unlink()
-        run.model_file.unlink()
-        other = tc.create_model("peer_sign_dynamic", image=(1, 20, 20), n_classes=10)
-        tc.save(other, run.best_file)
-        said = text_of(lambda: fit(run.recipe, run.folder))
+    run = fit(recipe.model_copy(update={"keep": "best"}), tmp_path / "run")
+    assert states(run)["best.safetensors"] == "whole"
+    # As if it had been stopped before the end.
+    run.result_file.unlink()
+    run.model_file.unlink()
+    other = tc.create_model("peer_sign_dynamic", image=(1, 20, 20), n_classes=10)
+    tc.save(other, run.best_file)
+    said = text_of(lambda: fit(run.recipe, run.folder))
     assert "best.safetensors is damaged or was edited" in said
 
 

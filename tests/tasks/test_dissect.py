@@ -3,8 +3,6 @@
 import copy
 import json
 import re
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, sample_of
+from laid_runs import lay_run, tiny_images
+from torchcaps.data import ImageSet, sample_of
 from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model, save
 from torchcaps.prune import sparsity
@@ -39,34 +38,13 @@ class Brightest(nn.Module):
         return Output(image[:, :, 0, 0] * self.scale, "lengths")
 
 
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, {"train": 96, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
-
-
-@pytest.fixture(scope="module")
-def network() -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
+tiny = tiny_images(96)
 
 
 @pytest.fixture
-def run(tmp_path: Path, network: nn.Module) -> Run:
-    """The files of a finished run, laid down without training."""
-    run = Run(tmp_path / "mine")
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7)
-    run.begin(recipe, "abc")
+def run(tmp_path: Path) -> Run:
+    run = lay_run(tmp_path / "mine", {"training_images": 8600}, epochs=2, seed=7)
     run.write_metrics([{"epoch": 1, "seconds": 2.25}, {"epoch": 2, "seconds": 1.5}])
-    save(network, run.model_file)
-    write_whole(run.result_file, json.dumps({"training_images": 8600}))
     return run
 
 
@@ -88,7 +66,7 @@ def test_right_answers_are_counted_over_all_batches() -> None:
 
 
 def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> None:
-    images = tiny("train", None)
+    images = tiny("train")
     many = images.take(torch.arange(105) % 96)
     trace, _ = trace_images(network, many)
     assert [layer.name for layer in trace] == ["hidden_2", "hidden_3", "hidden_4", "classes"]
@@ -157,14 +135,14 @@ def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:
 
 
 def test_a_trace_of_some_images_is_that_of_the_sample(network: nn.Module) -> None:
-    images = tiny("train", None)
+    images = tiny("train")
     trace, _ = trace_images(network, images, count=9)
     chosen, _ = trace_images(network, images.take(sample_of(images, 9)))
     assert torch.equal(trace[-1].routed.parents.pose, chosen[-1].routed.parents.pose)
 
 
 def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) -> None:
-    images = tiny("train", None)
+    images = tiny("train")
     outside = min(set(range(96)) - set(sample_of(images, 4).tolist()))
     found = dissect(network, images, label="mine", count=4, example=outside)
     truth = images.class_names[int(images.labels[outside])]
@@ -176,7 +154,7 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
 
 def test_windows_are_measured_and_not_drawn() -> None:
     model = create_model("tsai_inverted_simple_c10", image=(1, 24, 24))
-    found = dissect(model, tiny("test", None), label="windows", measurements=["polarisation"])
+    found = dissect(model, tiny("test"), label="windows", measurements=["polarisation"])
     windows, _, classes = found.dynamics.layers
     assert windows.name == "conv_1"
     assert windows.mean.shape[-1] == 32
@@ -190,7 +168,7 @@ def test_windows_are_measured_and_not_drawn() -> None:
 
 
 def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
-    images = tiny("test", None)
+    images = tiny("test")
     found = dissect(network, images, label="mine", example=3)
     truth = images.class_names[int(images.labels[3])]
     assert [picture.title for picture in found.pictures] == [
@@ -216,7 +194,7 @@ def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
 @pytest.mark.parametrize("example", [12, -1])
 def test_an_example_out_of_range_is_told(network: nn.Module, example: int) -> None:
     expected = f"example must be one of the 12 images, 0 to 11, but is {example}."
-    images = tiny("test", None)
+    images = tiny("test")
     assert text_of(lambda: dissect(network, images, label="", example=example)) == expected
 
 
@@ -339,7 +317,7 @@ def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
-    found = dissect(network, tiny("test", None), label="mine", measurements=("keys",))
+    found = dissect(network, tiny("test"), label="mine", measurements=("keys",))
     assert found.trees is not None
     assert found.trees.keys == found.measured["keys"]
     assert found.trees.zeros is None
@@ -356,7 +334,7 @@ def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
     with torch.no_grad():
         zeroed.layers["classes"].weight.zero_()
     share = sparsity(zeroed).share
-    again = dissect(zeroed, tiny("test", None), label="mine")
+    again = dissect(zeroed, tiny("test"), label="mine")
     assert again.trees is not None
     assert again.trees.zeros == share > 0
     assert f"{100 * share:.1f} % of the weights" in render([again], title="t", provenance={})
@@ -406,7 +384,7 @@ class SideBySide(nn.Module):
 
 def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_tree() -> None:
     """Lines were drawn from capsules that vote for none of those above, or an IndexError came."""
-    found = dissect(SideBySide(), tiny("test", None), label="mine")
+    found = dissect(SideBySide(), tiny("test"), label="mine")
     assert found.dynamics is not None
     assert [layer.name for layer in found.dynamics.layers] == ["low", "high"]
     assert found.pictures == []
@@ -430,7 +408,7 @@ class ReadOff(nn.Module):
 
 def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
     """It ended in a sentence on class_names, which nobody gave."""
-    found = dissect(ReadOff(), tiny("test", None), label="mine")
+    found = dissect(ReadOff(), tiny("test"), label="mine")
     assert [picture.title for picture in found.pictures][1:] == [
         "All images: mean couplings",
         "All images: which capsules answer",
@@ -439,4 +417,4 @@ def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
     words = [text.get_text() for axes in found.pictures[0].figure.axes for text in axes.texts]
     assert any(re.fullmatch(r"longest capsule in parts: \d+", text) for text in words)
     assert "parts" in words
-    assert not set(tiny("test", None).class_names) & set(words)
+    assert not set(tiny("test").class_names) & set(words)

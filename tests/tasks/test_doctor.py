@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save
@@ -51,13 +51,6 @@ def test_one_thread_is_no_threads(threads, words, monkeypatch):
 def tiny(split, root=None):
     sizes, seeds = {"train": 96, "test": 12}, {"train": 0, "test": 1}
     return part_whole(split, sizes[split], seed=seeds[split], spec=PartWholeSpec(size=24))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _tiny():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
 
 
 @pytest.fixture(scope="module")

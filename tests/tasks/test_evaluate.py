@@ -5,7 +5,6 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,14 @@ import torch
 from torch import nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, load, part_whole, resized
+from laid_runs import lay_run, small_network, tiny_images
+from torchcaps.data import SOURCES, Batch, ImageSet, load, resized
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
-from torchcaps.models import create_model, save
+from torchcaps.models import create_model
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train import Run, accuracy, make_recipe
+from torchcaps.train import accuracy
 from torchcaps.train.class_measures import class_measures
 from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
@@ -66,16 +66,13 @@ def painted(scores, labels, names=NAMES):
 FOUR = painted([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.6], [0.5, 0.25, 0.25]], [0, 1, 1, 2])
 
 
-@cache
-def tiny(split, root):
-    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
+tiny = tiny_images(40)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _tiny():
+def _leaky():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        patch.setitem(SOURCES, "leaky", lambda split, root: tiny("train", root).take(LEAK[split]))
+        patch.setitem(SOURCES, "leaky", lambda split, root: tiny("train").take(LEAK[split]))
         yield
 
 
@@ -83,30 +80,14 @@ def _tiny():
 LEAK = {"train": torch.arange(20), "test": torch.tensor([3, 25, 30, 7])}
 
 
-@pytest.fixture(scope="module")
-def network():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
-
-
 @pytest.fixture
-def run(tmp_path, network):
-    """The files of a finished run, laid down without training."""
-    run = Run(tmp_path / "mine")
-    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", seed=7, batch_size=5), "abc")
-    save(network, run.model_file)
-    write_whole(run.result_file, json.dumps({"training_images": 36}))
-    return run
+def run(tmp_path):
+    return lay_run(tmp_path / "mine", {"training_images": 36}, seed=7, batch_size=5)
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_a_run_is_opened_in_the_layout_that_it_was_trained_in(tmp_path, network, is_last):
-    run = Run(tmp_path)
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", channels_last=is_last)
-    run.begin(recipe, "abc")
-    save(network, run.model_file)
-    write_whole(run.result_file, "{}")
+def test_a_run_is_opened_in_the_layout_that_it_was_trained_in(tmp_path, is_last):
+    run = lay_run(tmp_path, {}, channels_last=is_last)
     weights = [
         part.weight
         for part in open_trained(run.folder).model.modules()
@@ -223,8 +204,8 @@ def test_the_batch_size_changes_nothing(name):
     torch.manual_seed(0)
     model = create_model(name, image=(1, 24, 24)).train()
     # Running statistics that differ from those of any batch.
-    model(tiny("train", None).pixels(slice(0, 8)))
-    images = tiny("test", None)
+    model(tiny("train").pixels(slice(0, 8)))
+    images = tiny("test")
     whole = evaluate(model, images)
     for batch_size in (1, 5):
         found = evaluate(model, images, batch_size=batch_size)
@@ -250,7 +231,7 @@ def test_a_batch_without_images_is_told(batch_size):
 def test_a_run_is_evaluated_on_the_test_images_of_its_data(run, network):
     found = evaluate_file(run.folder)
     assert (found.data, found.split, len(found.right)) == ("part-whole", "test", 12)
-    expected = network(tiny("test", None).pixels(slice(0, 12))).scores
+    expected = network(tiny("test").pixels(slice(0, 12))).scores
     assert torch.allclose(found.scores, expected, atol=1e-5)
     assert found.numbers()["in_training"] == 0
     saved = evaluate_file(run.model_file, data="tiny")
@@ -259,7 +240,7 @@ def test_a_run_is_evaluated_on_the_test_images_of_its_data(run, network):
 
 def test_validation_images_are_those_that_the_run_held_out(run):
     found = evaluate_file(run.folder, split="validation")
-    rest, held = tiny("train", None).hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
+    rest, held = tiny("train").hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
     assert torch.equal(found.labels, held.labels)
     assert found.numbers()["in_training"] == 0
     trained_on = evaluate_file(run.folder, split="train")
@@ -290,7 +271,7 @@ def test_images_that_changed_since_training_are_told(run, network):
 
 
 def test_classes_of_other_names_are_told_apart(run, monkeypatch):
-    names = tiny("train", None).class_names
+    names = tiny("train").class_names
     digests = {split: tiny(split, None).digest() for split in ("train", "test")}
     write_whole(run.result_file, json.dumps({"class_names": names, "digests": digests}))
     swapped = (names[1], names[0], *names[2:])
@@ -552,6 +533,13 @@ def state_of(network, epoch, *, is_whole=True):
     }
 
 
+def stop(run, state):
+    """Leave of a run what there is before its end."""
+    run.result_file.unlink()
+    run.model_file.unlink()
+    torch.save(state, run.state_file)
+
+
 def test_of_which_epoch_the_weights_are_is_told(run):
     run.write_metrics([{"epoch": epoch, "seconds": 1.0} for epoch in range(1, 21)])
     write_whole(run.result_file, json.dumps({"training_images": 36, "best_epoch": 7}))
@@ -579,11 +567,9 @@ def test_a_stopped_run_is_evaluated_at_its_last_state(run, network):
 
 
 def test_a_stopped_run_knows_its_training_images_and_so_what_was_held_out(tmp_path, network):
-    run = Run(tmp_path / "mine")
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=7)
-    run.begin(recipe, tiny("train", None).digest())
+    run = lay_run(tmp_path / "mine", seed=7, seen=tiny("train").digest())
     torch.save(state_of(network, 0), run.state_file)
-    _, held = tiny("train", None).hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
+    _, held = tiny("train").hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
     assert torch.equal(evaluate_file(run.folder, split="validation").labels, held.labels)
     about = json.loads(run.environment_file.read_text()) | {"training_images": "others"}
     run.write(run.environment_file, json.dumps(about))
@@ -594,9 +580,7 @@ def test_a_stopped_run_knows_its_training_images_and_so_what_was_held_out(tmp_pa
 
 @pytest.mark.parametrize("about", [{}, {"training_images": 5}], ids=str)
 def test_a_stopped_run_that_does_not_say_what_it_was_trained_on_is_told(run, network, about):
-    run.result_file.unlink()
-    run.model_file.unlink()
-    torch.save(state_of(network, 0), run.state_file)
+    stop(run, state_of(network, 0))
     run.write(run.environment_file, json.dumps(about))
     why = "'training_images' is no text" if about else "'training_images' is missing"
     said = text_of(lambda: evaluate_file(run.folder))
@@ -605,9 +589,7 @@ def test_a_stopped_run_that_does_not_say_what_it_was_trained_on_is_told(run, net
 
 def test_a_stopped_run_whose_state_is_damaged_is_not_evaluated(run, network):
     """torch.load does not look at the checksums of the archive it reads."""
-    run.model_file.unlink()
-    run.result_file.unlink()
-    torch.save(state_of(network, 0), run.state_file)
+    stop(run, state_of(network, 0))
     content = bytearray(run.state_file.read_bytes())
     with zipfile.ZipFile(run.state_file) as archive:
         largest = max(archive.infolist(), key=lambda member: member.file_size)
@@ -652,11 +634,8 @@ def test_remembered_data_that_moved_are_told(run, tmp_path):
 
 
 def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):
-    run = Run(tmp_path)
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", image_size=(24, 20))
-    run.begin(recipe, "abc")
-    save(create_model("mitterreiter_5x16", image=(1, 24, 20)), run.model_file)
-    write_whole(run.result_file, json.dumps({"digests": {}}))
+    network = small_network(image=(1, 24, 20))
+    run = lay_run(tmp_path, {"digests": {}}, network=network, image_size=(24, 20))
     for data in (None, "leaky"):
         found = open_trained(run.folder).images("test", data=data)
         assert found.image_shape == (1, 24, 20)
@@ -667,26 +646,16 @@ def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):
 
 
 def test_a_run_on_windows_is_shown_the_middle(tmp_path):
-    run = Run(tmp_path)
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", image_size=(30, 30), crop=(24, 20))
-    run.begin(recipe, "abc")
-    save(create_model("mitterreiter_5x16", image=(1, 24, 20)), run.model_file)
-    write_whole(run.result_file, json.dumps({"digests": {}}))
+    shown = {"image_size": (30, 30), "crop": (24, 20)}
+    run = lay_run(tmp_path, {}, network=small_network(image=(1, 24, 20)), **shown)
     found = open_trained(run.folder).images("test")
     whole = resized(load("tiny", split="test"), (30, 30))
     assert torch.equal(found.batch(slice(2)).pixels, whole.pixels(slice(2))[:, :, 3:27, 5:25])
 
 
-def test_a_run_is_evaluated_where_its_recipe_tests_it(tmp_path, network):
-    run = Run(tmp_path)
-    recipe = make_recipe(
-        model="mitterreiter_5x16", data="tiny", test_data="leaky", validation_share=0.25
-    )
-    run.begin(recipe, "abc")
-    save(network, run.model_file)
-    leaky = load("leaky", split="test")
-    digests = {"train": tiny("train", None).digest(), "test": leaky.digest()}
-    write_whole(run.result_file, json.dumps({"digests": digests}))
+def test_a_run_is_evaluated_where_its_recipe_tests_it(tmp_path):
+    digests = {"train": tiny("train").digest(), "test": load("leaky", split="test").digest()}
+    run = lay_run(tmp_path, {"digests": digests}, test_data="leaky", validation_share=0.25)
     found = evaluate_file(run.folder)
     assert len(found.right) == 4
     assert not found.changed

@@ -1,7 +1,6 @@
 """Prediction: any picture file, what was done to it, and what is said of it."""
 
 import json
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,48 +10,27 @@ from PIL import Image
 from torch import nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from laid_runs import lay_run, small_network, tiny_images
 from torchcaps.models import create_model, save
 from torchcaps.tasks import predict
 from torchcaps.tasks.predict import Prediction, _draw
-from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.folder.digests import write_whole
+from torchcaps.train import fit, make_recipe
 
 NAMES = ["cat", "dog", "hen", "ant", "bee", "cow", "eel", "fox", "gnu", "owl"]
 
 
-@cache
-def tiny(split, root):
-    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-
-@pytest.fixture(scope="module")
-def network():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
+tiny = tiny_images(40)
 
 
 @pytest.fixture(scope="module")
 def colours():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return create_model("gu_convnet_r", image=(3, 24, 20), n_classes=3).eval()
-
-
-def laid_down(folder, model, **result):
-    """The files of a finished run, without training."""
-    run = Run(folder)
-    run.begin(make_recipe(model="mitterreiter_5x16", data="part-whole"), "abc")
-    save(model, run.model_file)
-    write_whole(run.result_file, json.dumps({"training_images": 36, **result}))
-    return run
+    return small_network("gu_convnet_r", (3, 24, 20), n_classes=3)
 
 
 @pytest.fixture
-def run(tmp_path, network):
+def run(tmp_path):
     brightness = {"mean": 0.5, "std": 0.05}
-    return laid_down(tmp_path / "mine", network, class_names=NAMES, brightness=brightness)
+    return lay_run(tmp_path / "mine", {"class_names": NAMES, "brightness": brightness})
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 24), dtype=np.uint8)
@@ -120,11 +98,9 @@ def test_a_saved_network_knows_the_numbers_of_its_classes(run, grey):
 
 
 def test_a_trained_run_knows_the_names_and_the_brightness_of_its_data(tmp_path, grey):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        recipe = make_recipe(model="mitterreiter_5x16", data="tiny", epochs=1, batch_size=20)
-        run = fit(recipe, tmp_path / "run")
-    images = tiny("train", None)
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", epochs=1, batch_size=20)
+    run = fit(recipe, tmp_path / "run")
+    images = tiny("train")
     (found,) = predict(run.folder, [grey])
     assert found.class_names == images.class_names
     each = images.pixels(slice(0, 40)).flatten(1).mean(1)
@@ -309,14 +285,8 @@ def test_what_cannot_be_drawn_is_told_before_the_work(tmp_path, name, count, sen
     assert text_of(lambda: predict(tmp_path / "none", images, picture=file)) == expected
 
 
-def test_a_run_on_windows_sees_the_middle_of_the_picture(tmp_path, network, grey):
-    run = Run(tmp_path / "windows")
-    recipe = make_recipe(
-        model="mitterreiter_5x16", data="part-whole", image_size=(30, 28), crop=(24, 24)
-    )
-    run.begin(recipe, "abc")
-    save(network, run.model_file)
-    write_whole(run.result_file, "{}")
+def test_a_run_on_windows_sees_the_middle_of_the_picture(tmp_path, grey):
+    run = lay_run(tmp_path / "windows", {}, image_size=(30, 28), crop=(24, 24))
     large = np.random.default_rng(1).integers(0, 256, (30, 28), dtype=np.uint8)
     Image.fromarray(large).save(tmp_path / "large.png")
     (found,) = predict(run.folder, [tmp_path / "large.png"])
@@ -375,7 +345,7 @@ def test_the_centre_of_brightness_comes_to_the_middle(run, tmp_path):
         ({"brightness": 5}, "'brightness' has no mean and std"),
     ],
 )
-def test_a_result_of_another_shape_is_a_sentence(tmp_path, network, grey, result, why):
-    run = laid_down(tmp_path / "odd", network, **result)
+def test_a_result_of_another_shape_is_a_sentence(tmp_path, grey, result, why):
+    run = lay_run(tmp_path / "odd", {"training_images": 36, **result})
     words = text_of(lambda: predict(run.folder, [grey]))
     assert words.startswith(f"{run.result_file} cannot be read ({why}); ")

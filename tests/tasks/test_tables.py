@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torchcaps.analysis import CausalUse, ClassKeys, CouplingUse, Keys
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.tasks.tables import MOST_TOLD, lines_of
+from torchcaps.tasks.tables import MOST_TOLD, in_columns, lines_of
 
 
 def text(result, **options):
@@ -78,3 +78,21 @@ def test_a_table_without_rows_is_left_out():
         layers: tuple[Row, ...] = ()
 
     assert text(Bare(5)) == "  images 5"
+
+
+def test_columns_are_plain_and_as_wide_wherever_they_are_printed(monkeypatch):
+    rows = [("name", "[b]seen[/b]", "1.5"), ("日本", "x", "10"), ("\x1b[2Jred", "", "–")]
+    lines = in_columns(rows, right=[2], margin=" ")
+    assert lines == [
+        " name        [b]seen[/b]  1.5",
+        # Two columns of a terminal each.
+        " 日本        x             10",
+        " \\x1b[2Jred                 –",
+    ]
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "xterm-256color"}.items():
+        monkeypatch.setenv(name, value)
+    assert in_columns(rows, right=[2], margin=" ") == lines
+    assert in_columns([]) == []
+    long = in_columns([("a", "one two three")], width=12)
+    assert long == ["a  one two", "   three"]
+    assert in_columns([("a", "x" * 5000)]) == [f"a  {'x' * 5000}"]

@@ -13,6 +13,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.same import plain
+from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.values_file import values_of
 from torchcaps.train import Recipe, Run
 from torchcaps.train.class_measures import MEASURES
@@ -155,11 +156,6 @@ class Comparison:
         rows = [head, *(self._cells(each) for each in self.variants), *differences]
         if len(head) > MOST_COLUMNS:
             rows = [list(row) for row in zip(*rows, strict=True)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
         intervals = [each.interval(name) for each in self.variants for name in each.values]
         if any(each is not None and each.low is not None for each in intervals):
             last = "in brackets: the 95 % t-interval of the mean over seeds"
@@ -168,7 +164,7 @@ class Comparison:
             last = "no intervals over seeds, for none of these numbers varies from seed to seed"
         else:
             last = "no intervals over seeds, for each line is of one seed"
-        return "\n".join([*lines, last, *self._to_beat(), *self.constants()])
+        return "\n".join([*in_columns(rows), last, *self._to_beat(), *self.constants()])
 
     def constants(self) -> list[str]:
         """Write a line for every answer that networks of a variant give to all images."""

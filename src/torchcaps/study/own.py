@@ -35,6 +35,8 @@ from torchcaps.train import Recipe, make_recipe, read_fields
 
 # What a file holds beside the fields of a recipe.
 BESIDE = ("name", "measure", "vary", "claims", "reduced")
+# Values of a list that a sentence shows.
+EXAMPLES = {"seed": "0, 1, 2", "measure": '"accuracy"'}
 # Looks that need more than a network and images.
 OF_DECODER = ("perturbation", "separation")
 
@@ -156,57 +158,54 @@ def needs_parts(look: Look) -> None:
 def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
     """Check what records hold, too: found wrong there, it would cost all that was trained."""
     if not isinstance(name, str) or not STUDY.fullmatch(name):
-        raise TorchcapsError(
-            f"name is the folder of the records, lower-case letters, digits, - and _, for example "
-            f'name = "depth", but is {short(name)}; where none is given it is made of the name of '
-            f"the file."
+        raise _refusal(
+            "name is the folder of the records, lower-case letters, digits, - and _, for example "
+            'name = "depth"',
+            name,
+            so="; where none is given it is made of the name of the file",
         )
     if not isinstance(vary, Mapping):
-        raise TorchcapsError(
-            f"vary must be a table of lists, [vary] and below it a line such as seed = [0, 1, 2], "
-            f"but is {short(vary)}."
-        )
+        expected = "a table of lists, [vary] and below it a line such as seed = [0, 1, 2]"
+        raise _refusal(f"vary must be {expected}", vary)
     if "options" in vary:
         raise TorchcapsError(
             "options cannot vary as a whole; name one of them under [vary], for example "
             "iterations = [1, 3]."
         )
     if not isinstance(claims, list | None) or not all(isinstance(x, str) for x in claims or ()):
-        raise TorchcapsError(
-            f"claims must be a list of ids, as `torchcaps study claims` prints them, but is "
-            f"{short(claims)}."
+        raise _refusal(
+            "claims must be a list of ids, as `torchcaps study claims` prints them", claims
         )
     if claims:
         needed_court("a study that names claims").check_ids(claims)
     if reduced is not None and not (isinstance(reduced, str) and reduced.strip()):
-        raise TorchcapsError(
-            f"reduced must say in words how the study is smaller than what its claims ask for, for "
-            f'example reduced = "2 epochs", but is {short(reduced)}.'
+        raise _refusal(
+            "reduced must say in words how the study is smaller than what its claims ask for, for "
+            'example reduced = "2 epochs"',
+            reduced,
         )
 
 
 def _check_lists(lists: Mapping[str, Any]) -> None:
     for name, values in lists.items():
         if not isinstance(values, list) or not values:
-            raise TorchcapsError(
-                f"{name} must be a list of values, for example {name} = [{_example(name)}], but is "
-                f"{short(values)}."
+            example = EXAMPLES.get(name, '"dynamic", "uniform"')
+            raise _refusal(
+                f"{name} must be a list of values, for example {name} = [{example}]", values
             )
-    if not all(isinstance(each, str) for each in lists["measure"]):
-        raise TorchcapsError(
-            f'measure must list names of statistics, for example measure = ["accuracy"], but lists '
-            f"{short(lists['measure'])}."
-        )
+    measure, seeds = lists["measure"], lists["seed"]
+    if not all(isinstance(each, str) for each in measure):
+        names = 'names of statistics, for example measure = ["accuracy"]'
+        raise _refusal(f"measure must list {names}", measure, verb="lists")
     # A bool is an int, too.
-    wrong = [seed for seed in lists["seed"] if type(seed) is not int]
-    if wrong or len(set(lists["seed"])) < len(lists["seed"]):
-        raise TorchcapsError(
-            f"seed must list whole numbers, each once, but lists {short(lists['seed'])}."
-        )
-    if not all(0 <= seed <= LAST_SEED for seed in lists["seed"]):
-        raise TorchcapsError(
-            f"seed must list numbers from 0 to {LAST_SEED}, but lists {short(lists['seed'])}."
-        )
+    if any(type(seed) is not int for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise _refusal("seed must list whole numbers, each once", seeds, verb="lists")
+    if not all(0 <= seed <= LAST_SEED for seed in seeds):
+        raise _refusal(f"seed must list numbers from 0 to {LAST_SEED}", seeds, verb="lists")
+
+
+def _refusal(must: str, came: Any, *, verb: str = "is", so: str = "") -> TorchcapsError:
+    return TorchcapsError(f"{must}, but {verb} {short(came)}{so}.")
 
 
 def _check_apart(recipes: Sequence[tuple[str, Recipe]]) -> None:
@@ -220,7 +219,3 @@ def _check_apart(recipes: Sequence[tuple[str, Recipe]]) -> None:
                 f"count twice; leave one of them out."
             )
         found[digest] = label
-
-
-def _example(name: str) -> str:
-    return {"seed": "0, 1, 2", "measure": '"accuracy"'}.get(name, '"dynamic", "uniform"')

@@ -11,6 +11,7 @@ from torchcaps._digests import NAME, check_digest, formats_alone, known_digests
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.files.saving import check_whole
+from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.trained import check_is_run
 from torchcaps.tasks.values_file import read_values, values_file, values_of
 from torchcaps.train.folder.run import Run
@@ -60,8 +61,7 @@ class CheckedRun:
         return {"run": str(self.folder), "whole": self.is_whole, "files": files}
 
     def text(self) -> str:
-        wide = max(len(file.name) for file in self.files)
-        lines = [f"{file.name:{wide}}  {file.state}" for file in self.files]
+        lines = in_columns((file.name, file.state) for file in self.files)
         for file in self.files:
             if file.state != "whole":
                 remove = "remove it; " if file.state == "damaged" else ""

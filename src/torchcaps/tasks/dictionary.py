@@ -23,6 +23,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, in_words, routed_layers, seen_through
 from torchcaps.tasks.progress import progress
+from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.trained import Trained, check_fit, open_trained
 
 BATCH = 64
@@ -85,23 +86,20 @@ class Dictionary:
                 if self.chosen.holds
                 else ", though validation accuracy falls even there"
             )
+        accuracies = f"{self.accuracy_before:.2%} → {self.accuracy:.2%} quantised, on "
+        bits = f"{self.entropy:.2f} bit, mean of the classes; {self.bound:.2f} if every image had "
         rows = [
-            f"levels    {in_words(self.levels)}{how}",
-            f"accuracy  {self.accuracy_before:.2%} → {self.accuracy:.2%} quantised, on "
-            f"{self.images} {self.split} images of {self.data}",
-            f"entropy   {self.entropy:.2f} bit, mean of the classes; {self.bound:.2f} if every "
-            f"image had a tree of its own",
+            ("levels", f"{in_words(self.levels)}{how}"),
+            ("accuracy", f"{accuracies}{self.images} {self.split} images of {self.data}"),
+            ("entropy", f"{bits}a tree of its own"),
         ]
-        wide = max(9, *(len(each.name) for each in self.classes))
         for each in self.classes:
             top = ", ".join(f"{len(entry.images)} {entry.key}" for entry in each.entries[:LISTED])
             trees = "tree" if len(each.entries) == 1 else "trees"
             shown = "image" if each.images == 1 else "images"
-            rows.append(
-                f"{each.name:<{wide}} {len(each.entries)} {trees} of {each.images} {shown}, "
-                f"{each.entropy:.2f} bit" + (f"; most: {top}" if top else "")
-            )
-        return "\n".join(rows)
+            said = f"{len(each.entries)} {trees} of {each.images} {shown}, {each.entropy:.2f} bit"
+            rows.append((each.name, said + (f"; most: {top}" if top else "")))
+        return "\n".join(in_columns(rows))
 
 
 def dictionary(

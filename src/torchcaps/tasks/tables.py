@@ -1,14 +1,22 @@
 """What measurements found, for people: a table of each kind of row, and what its columns say."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from io import StringIO
+from typing import Any, Literal
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from torchcaps._printable import printable
 from torchcaps.analysis.result import Result, quantities, row_of
 
 # The longest list that is told; --json has all of every list.
 MOST_TOLD = 20
+# No line is as long.
+WIDEST = 100_000
 
 
 def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str]:
@@ -61,25 +69,55 @@ def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> d
 def aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Align rows of text under their headings; names and lists begin at the left, numbers end
     right."""
-    made = []
-    for name, cells in columns.items():
-        wide = max(map(len, [name, *cells]))
-        left = any(not _is_number(cell) for cell in cells)
-        made.append([each.ljust(wide) if left else each.rjust(wide) for each in (name, *cells)])
-    for cells in zip(*made, strict=True):
-        yield ("    " + "  ".join(cells)).rstrip()
+    right = [k for k, cells in enumerate(columns.values()) if all(map(_is_number, cells))]
+    rows = [[*columns], *zip(*columns.values(), strict=True)]
+    yield from in_columns(rows, right=right, margin="    ")
+
+
+def in_columns(
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Collection[int] = (),
+    margin: str = "",
+    width: int = WIDEST,
+) -> list[str]:
+    """Set cells below each other, as lines of plain text wherever they are printed.
+
+    Arguments:
+        rows: cells, as many in each row.
+        right: columns, counted from 0, that end together.
+        margin: what each line begins with.
+        width: of a line at most; the text of the last column goes on below itself.
+
+    >>> in_columns([("a", "long"), ("word", "b")])
+    ['a     long', 'word  b']
+    """
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        if not table.columns:
+            for number in range(len(row)):
+                side: Literal["right", "left"] = "right" if number in right else "left"
+                table.add_column(justify=side, no_wrap=number < len(row) - 1)
+        # What steers a terminal has no width.
+        table.add_row(*(Text(printable(cell, keep="")) for cell in row))
+    console = Console(file=StringIO(), width=width, color_system=None, force_jupyter=False)
+    with console.capture() as told:
+        console.print(table)
+    lines = told.get().splitlines() if table.rows else []
+    return [f"{margin}{line}".rstrip() for line in lines]
 
 
 def _explained(
     margin: str, explained: Mapping[str, tuple[str, str]], values: Mapping[str, str]
 ) -> Iterator[str]:
     """Explain numbers, one a line, behind them where there are any."""
-    known = {name: value for name, value in values.items() if name in explained}
-    names, cells = (max(map(len, each), default=0) for each in (known, known.values()))
-    for name, value in known.items():
-        unit, meaning = explained[name]
-        text = f"{name:{names}}  {value:{cells}}".rstrip() if cells else f"{name:{names}}"
-        yield f"{margin}{text}  {meaning}" + ("" if unit == name else f" ({unit})")
+    rows = []
+    for name, value in values.items():
+        if name in explained:
+            unit, meaning = explained[name]
+            said = meaning if unit == name else f"{meaning} ({unit})"
+            rows.append((name, value, said) if any(values.values()) else (name, said))
+    yield from in_columns(rows, margin=margin)
 
 
 def _is_told(name: str, value: Any) -> bool:

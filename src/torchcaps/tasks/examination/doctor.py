@@ -21,6 +21,7 @@ from torchcaps.tasks.examination.images import examine_groups, examine_images
 from torchcaps.tasks.examination.machine import examine_machine
 from torchcaps.tasks.examination.network import examine_network
 from torchcaps.tasks.latest import latest_network
+from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.beginning import freeze
 from torchcaps.train.folder.run import Run
@@ -55,11 +56,8 @@ class Examination:
         """Say the findings for people, and what to read first."""
         shown = f"The network is shown some of them ({counts_in_words(self.classes)})."
         lines = [self.subject, *textwrap.wrap(shown, COLUMNS), ""]
-        wide = max(len(each.check) for each in self.findings)
-        for each in self.findings:
-            start = f"{each.verdict:6}  {each.check:{wide}}  "
-            wrapped = textwrap.wrap(each.text, COLUMNS - len(start))
-            lines += [start + wrapped[0], *(" " * len(start) + more for more in wrapped[1:])]
+        rows = [(each.verdict, each.check, each.text) for each in self.findings]
+        lines += in_columns(rows, width=COLUMNS)
         of = {
             verdict: [each.check for each in self.findings if each.verdict == verdict]
             for verdict in ("broken", "look")

@@ -1,0 +1,42 @@
+"""Small images, a small network, and the files of a run that nobody trained."""
+
+import json
+from functools import cache
+
+import torch
+
+from torchcaps.data import PartWholeSpec, part_whole
+from torchcaps.models import create_model, save
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.folder.digests import write_whole
+
+NETWORK = "mitterreiter_5x16"
+
+
+def tiny_images(n_train, *, n_test=12, size=24):
+    """Twelve test images and a few training images, as a source of data has them."""
+
+    @cache
+    def tiny(split, root=None):
+        count = {"train": n_train, "test": n_test}[split]
+        return part_whole(split, count, spec=PartWholeSpec(size=size))
+
+    return tiny
+
+
+@cache
+def small_network(name=NETWORK, image=(1, 24, 24), **options):
+    """The same weights in every test, which changes none of them."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create_model(name, image=image, **options).eval()
+
+
+def lay_run(folder, result=None, *, network=None, seen="abc", **fields):
+    """Lay down the files of a finished run; one without a result has no network either."""
+    run = Run(folder)
+    run.begin(make_recipe(**{"model": NETWORK, "data": "tiny", **fields}), seen)
+    if result is not None:
+        save(network or small_network(), run.model_file)
+        write_whole(run.result_file, json.dumps(result))
+    return run
