@@ -35,7 +35,7 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
         written, refused = [], []
         for each in complete:
             try:
-                written.append(_write(study, each, ledger, evidence, there))
+                written.append(_write(study, each, ledger, folder, there))
             except TorchcapsError as error:
                 refused.append(error)
     if refused:
@@ -49,19 +49,31 @@ def _is_complete(system: System, ledger: Ledger) -> bool:
 
 
 def _write(
-    study: Study,
-    system: System,
-    ledger: Ledger,
-    evidence: str | os.PathLike[str],
-    there: dict[str, Record],
+    study: Study, system: System, ledger: Ledger, evidence: Path, there: dict[str, Record]
 ) -> Path | None:
-    cells = system.cells()
-    states = [ledger.state(cell) for cell in cells]
-    done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
-    failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
+    """Write the record of a system, or find the one that says as much; None where nothing says what
+    was trained."""
+    record = _record_of(study, system, ledger)
+    if record is None:
+        return None
+    alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
+    for name, old in alike.items():
+        if _says_as_much(old, record):
+            return evidence / study.name / f"{name}.json"
+    replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
+    if replaced:
+        # It names one: that which is shown where there is another.
+        name = max(replaced, key=lambda each: _weight(replaced[each]))
+        record = record.model_copy(update={"supersedes": name})
+    return write_record(record, evidence)
+
+
+def _record_of(study: Study, system: System, ledger: Ledger) -> Record | None:
+    """Read the record of a system from the runs of its cells, which have all come to an end."""
+    states = [(cell, ledger.state(cell)) for cell in system.cells()]
+    done, failed = ([cell for cell, state in states if state == how] for how in ("done", "failed"))
     begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
     if not done and not begun:
-        # Nothing says what was trained.
         return None
     for cell in done:
         if not ledger.run(cell).is_done:
@@ -82,17 +94,7 @@ def _write(
         reduced=system.reduced,
         departures=system.departures,
     )
-    record = record.model_copy(update={"data": {**record.data, **_images(done, ledger)}})
-    alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
-    for name, old in alike.items():
-        if _says_as_much(old, record):
-            return _path(study, name, evidence)
-    replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
-    if replaced:
-        # It names one: that which is shown where there is another.
-        name = max(replaced, key=lambda each: _weight(replaced[each]))
-        record = record.model_copy(update={"supersedes": name})
-    return write_record(record, evidence)
+    return record.model_copy(update={"data": {**record.data, **_images(done, ledger)}})
 
 
 def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
@@ -109,12 +111,8 @@ def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
     return found
 
 
-def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:
-    return Path(evidence) / study.name / f"{name}.json"
-
-
 def _is_about_the_same(old: Record, new: Record) -> bool:
-    """Whether they differ in their seeds and claims at most."""
+    """Say whether they differ in their seeds and claims at most."""
     # The folder of a study may hold those of others.
     if old.study != new.study:
         return False
@@ -125,7 +123,7 @@ def _is_about_the_same(old: Record, new: Record) -> bool:
 
 
 def _says_as_much(old: Record, new: Record) -> bool:
-    """Whether the old one holds the same seeds with the same numbers, and maybe more of either."""
+    """Say whether the old one holds the same seeds with the same numbers, or more of either."""
     seeds = {each.seed: each for each in old.seeds}
     if (old.is_draft and not new.is_draft) or not {*new.claims} <= {*old.claims}:
         return False

@@ -42,29 +42,16 @@ def run_study(
     check_folders(settings)
     # Records that cannot be read are found now, and not after training.
     read_records(settings.evidence, study=study.name, drafts=True)
-    ledger = Ledger(settings.folder)
-    cells = study.cells()
+    ledger, cells = Ledger(settings.folder), study.cells()
     for cell in cells:
         ledger.forgive(cell)
     with _place(settings, ledger) as hire:
         pool = _Pool(cells, ledger, settings, hire)
-        complete = -1
         if threading.current_thread() is threading.main_thread():
             # As Ctrl-C: the workers save their states.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            while True:
-                states = {cell.name: ledger.state(cell) for cell in cells}
-                watch(states)
-                ended = sum(state in ("done", "failed") for state in states.values())
-                if ended != complete:
-                    # What makes no record is told at the end: the other cells need not wait for it.
-                    with suppress(TorchcapsError):
-                        write_records(study, ledger, settings.evidence)
-                    complete = ended
-                if not pool.tend(states):
-                    break
-                time.sleep(SECONDS_BETWEEN_LOOKS)
+            _tend_to_the_end(pool, study, watch)
         except KeyboardInterrupt:
             pool.stop()
             raise Interrupted("the study was interrupted; the same command goes on.") from None
@@ -72,8 +59,27 @@ def run_study(
             pool.stop()
             raise
     paths = write_records(study, ledger, settings.evidence)
-    pool.explain({cell.name: ledger.state(cell) for cell in cells})
+    pool.explain(pool.states())
     return paths
+
+
+def _tend_to_the_end(
+    pool: "_Pool", study: Study, watch: Callable[[dict[str, State]], None]
+) -> None:
+    """Look after the workers until none is left, and write records as systems become complete."""
+    complete, is_tended = -1, True
+    while is_tended:
+        states = pool.states()
+        watch(states)
+        ended = sum(state in ("done", "failed") for state in states.values())
+        if ended != complete:
+            # What makes no record is told at the end: the other cells need not wait for it.
+            with suppress(TorchcapsError):
+                write_records(study, pool.ledger, pool.settings.evidence)
+            complete = ended
+        is_tended = pool.tend(states)
+        if is_tended:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
@@ -104,6 +110,10 @@ class _Pool:
         self.started = 0
         # A queue may take fewer jobs than were asked for.
         self.most = settings.jobs
+
+    def states(self) -> dict[str, State]:
+        """Say where each cell stands."""
+        return {cell.name: self.ledger.state(cell) for cell in self.cells}
 
     def tend(self, states: dict[str, State]) -> bool:
         """Look after the workers; whether any is left, or is still to be started."""
