@@ -14,7 +14,7 @@ from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
 from torchcaps_claims.narrow import NARROW, WIDTHS
 from torchcaps_claims.pruned import pruning_fields
-from torchcaps_claims.statistics import MEASURED_AS, STATISTICS
+from torchcaps_claims.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -147,16 +147,15 @@ class Job:
         """The `torchcaps` commands of one seed, as far as commands exist: train, then measure."""
         run = f"runs/{self.model}-{self.key}-s{seed}"
         commands = [self._train_command(run, seed, root)]
-        measured_by = {STATISTICS[name].command for name in self.metrics}
+        statistics = [STATISTICS[name] for name in self.metrics]
+        measured_by = {each.command for each in statistics}
         where = ["--data", self.test, *_root(root, self.test)]
         # The result of a run is its accuracy on the test images of its own data.
         elsewhere = self.test != self.train or self.split != "test"
         looks = []
         if self.levels:
             looks += ["--quantise", ",".join(map(str, self.levels))]
-        for name in dict.fromkeys(
-            MEASURED_AS[name] for name in self.metrics if name in MEASURED_AS
-        ):
+        for name in dict.fromkeys(each.measured_as for each in statistics if each.measured_as):
             looks += ["--measure", name]
         if "eval" in measured_by and (elsewhere or looks):
             words = ["torchcaps", "eval", run, *where, "--split", self.split, *looks]

@@ -3,73 +3,24 @@
 Networks are built on the meta device, which holds shapes and no numbers.
 """
 
+import tomllib
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps_claims.claim import Claim, claims
 
-# (system, data set, backbone) -> our network. [tsai2020] Tables 10 to 12 print three input channels
-# for DiverseMultiMNIST, but its 42.49M parameters need one.
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+# (system, data set, backbone) -> our network.
 COUNTED: dict[tuple[str, str, str | None], str] = {
-    **{
-        (system, "MNIST 40x40", None): name
-        for system, name in (
-            ("ConvNet-FC", "convnet_fc"),
-            ("ConvNet-Avg", "convnet_avg"),
-            ("CapsNet", "gu_capsnet"),
-            ("CapsNet-NoR", "gu_capsnet_nor"),
-            ("Aff-CapsNet", "gu_aff_capsnet"),
-            ("Aff-CapsNet-DR", "gu_aff_capsnet_dr"),
-        )
-    },
-    **{
-        (system, f"CIFAR-{n}", backbone): f"tsai_{routing}_{backbone.lower()}_c{n}"
-        for system, routing in (
-            ("Dynamic Routing", "dynamic"),
-            ("EM Routing", "em"),
-            ("Inverted Dot-Product Attention Routing", "inverted"),
-        )
-        for backbone in ("simple", "ResNet")
-        for n in (10, 100)
-    },
-    ("Baseline CNN", "CIFAR-10", "simple"): "tsai_cnn_c10",
-    ("Baseline CNN", "CIFAR-100", "simple"): "tsai_cnn_c100",
-    ("ResNet-18", "CIFAR-10", None): "resnet18",
-    ("ResNet-18", "CIFAR-100", None): "tsai_resnet18_c100",
-    ("baseline CNN, pooling replaced by a full matrix", "DiverseMultiMNIST", None): (
-        "tsai_dmm_cnn_fcpool"
-    ),
-    **{
-        (system, "MNIST", None): name
-        for system, name in (
-            ("DR-CapsNet", "rem_dr"),
-            ("γ-CapsNet", "rem_gamma"),
-            ("DeepCaps", "rem_deepcaps"),
-            ("Eff-CapsNet", "rem_eff_mnist"),
-        )
-    },
+    (system, images, backbone[0] if backbone else None): model
+    for model, system, images, *backbone in _TEXTS["counted"]
 }
-CUT_OFF = "is cut off and not rounded"
-# Why a printed number is not ours.
-REASONS = {
-    "gu2021-t1-aff-capsnet-params": f"7.5M {CUT_OFF}; a matrix a type would make 7,618,368",
-    "gu2021-t1-aff-capsnet-dr-params": f"7.5M {CUT_OFF}, as for Aff-CapsNet",
-    "gu2021-t3-convnet-avg-k3-params": f"0.59M {CUT_OFF}",
-    "gu2021-t3-convnet-avg-k5-params": "the same layers fit what is printed for kernels 7 and 11",
-    "gu2021-t3-convnet-avg-k9-params": "Table 1 of the same paper prints 5.3M, which is met",
-    "rem-t9-eff-capsnet-params": f"161k {CUT_OFF}",
-    "rem-t9-eff-capsnet-q-params": f"161k {CUT_OFF}",
-}
-# JSON drops the last zero of what is printed with two digits.
-PRINTED = {
-    "gu2021-t3-convnet-avg-k5-params": "1.70",
-    "gu2021-t3-convnet-avg-k9-params": "5.30",
-    "tsai2020-t1-em-routing-simple-cifar-100-params": "0.50",
-    "tsai2020-t1-inverted-dot-product-attention-routing-resnet-cifar-100-params": "2.80",
-}
+REASONS: dict[str, str] = _TEXTS["reasons"]
+PRINTED: dict[str, str] = _TEXTS["printed"]
 UNITS = {"M": 10**6}
 
 

@@ -1,21 +1,30 @@
 """How the rows of each paper become jobs: rules over the names of its tables."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan
+from torchcaps_claims.plan import Plan, no_run
 from torchcaps_claims.plans import gu, mitterreiter, peer, renzulli, tsai
+from torchcaps_claims.plans.rows import plan_row
 
 __all__ = ["plan_of"]
 
-RULES: dict[str, Callable[[Claim], Plan]] = {
-    "gu2021": gu.plan,
-    "mitterreiter2023": mitterreiter.plan,
-    "peer2022": peer.plan,
-    "renzulli2025": renzulli.plan,
-    "tsai2020": tsai.plan,
+RULES = {
+    "gu2021": gu,
+    "mitterreiter2023": mitterreiter,
+    "peer2022": peer,
+    "renzulli2025": renzulli,
+    "tsai2020": tsai,
 }
+SIZES = "tests/claims/test_sizes.py::test_a_published_size"
+# Rows that are choices of the paper and no results.
+SETTINGS = ("gu2021-setting-", "rem-text-k-")
+# What is trained on signs.
+SIGN_OPEN = (
+    "λ of the margin loss (1), iterations (3), hidden capsules (20), weights at the start and the "
+    "rate (Adam, 0.0001); all but the iterations are from one version of public code"
+)
 
 
 @cache
@@ -25,4 +34,22 @@ def plan_of(claim: Claim) -> Plan:
     >>> plan_of(find_claim("gu2021-t4-routing-dr-test")).jobs[0].model
     'gu_capsnet'
     """
-    return RULES[claim.paper](claim)
+    if claim.configuration is not None:
+        return no_run(claim, "unspecified")
+    rules = RULES[claim.paper]
+    plan = plan_row(claim, rules.adapt) or _untrained(claim) or rules.measured(claim)
+    is_of_signs = any(job.train == "sign" for job in plan.jobs)
+    return replace(plan, left_open=SIGN_OPEN) if is_of_signs else plan
+
+
+def _untrained(claim: Claim) -> Plan | None:
+    """The plan of a number for which nothing is trained."""
+    if claim.metric == "output_shape":
+        return no_run(claim, "shape", shown_by=SIZES)
+    if claim.kind == "params" and not claim.needs_trained:
+        return no_run(claim, "count", shown_by=SIZES)
+    if claim.id.startswith(SETTINGS):
+        return no_run(claim, "setting")
+    # Gu and Tresp cite numbers of systems that they trained too.
+    is_here = claim.paper == "gu2021" and claim.system in gu.SYSTEMS
+    return no_run(claim, "cited") if claim.origin == "cited" and not is_here else None

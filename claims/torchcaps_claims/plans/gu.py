@@ -1,36 +1,17 @@
 """The rows of [gu2021]: what is trained for each, or why nothing is."""
 
+from collections.abc import Mapping
+
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, no_run, runs
-from torchcaps_claims.plans.rows import plan_row
+from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.setups import SETUPS
 
 SEEDS = 5  # the paper's
-SYSTEMS = {
-    "ConvNet-FC": "convnet_fc",
-    "CapsNet": "gu_capsnet",
-    "CapsNet-NoR": "gu_capsnet_nor",
-    "Aff-CapsNet-DR": "gu_aff_capsnet_dr",
-    "Aff-CapsNet": "gu_aff_capsnet",
-    "ConvNet-Avg": "convnet_avg",
-    "ConvNet-R": "gu_convnet_r",
-    "ConvNet-CR": "gu_convnet_cr",
-    "ConvNet-CR-SF": "gu_convnet_cr_sf",
-    "ConvNet-FC(LK)": "gu_convnet_fc_lk",
-}
-# (routing, shared matrices) of the ablations.
-ABLATED = {
-    ("NoR", True): "gu_aff_capsnet",
-    ("DR", True): "gu_aff_capsnet_dr",
-    ("NoR", False): "gu_capsnet_nor",
-    ("DR", False): "gu_capsnet",
-}
-UNSQUASHED = "primary_squash=none class_squash=none"
-DRAWN = {"conditional": "", "normal (no masking)": "mask=none", "none": "decoder=false"}
-LOSSES = {"margin": "", "CE": ":loss=cross_entropy", "BCE": ":loss=binary"}
+NAMES = rows_of("systems")["gu2021"]
+SYSTEMS: Mapping[str, str] = NAMES["systems"]
 # Networks without class vectors.
 VECTORLESS = ("convnet_avg", "convnet_fc", "gu_convnet_fc_lk")
-SETTINGS = "training protocol"
 # The paper leaves the number of training images of these two open; it is not that of Table 4.
 OPEN_SIZE = "multi-mnist-1000"
 
@@ -38,21 +19,7 @@ OPEN_SIZE = "multi-mnist-1000"
 STOPPED = ("gu2021-t3-convnet-avg-k9-std", "gu2021-t3-convnet-avg-k9-aff")
 
 
-def plan(claim: Claim) -> Plan:
-    """What becomes of a row of this paper."""
-    planned = plan_row(claim, adapt=_adapt)
-    if planned is not None:
-        return planned
-    if claim.kind == "params":
-        return no_run(claim, "count", shown_by="tests/claims/test_sizes.py::test_a_published_size")
-    if claim.system == SETTINGS:
-        return no_run(claim, "setting")
-    if claim.where == "Table 1" and claim.system not in SYSTEMS:
-        return no_run(claim, "cited")
-    return _measured(claim)
-
-
-def _measured(claim: Claim) -> Plan:
+def measured(claim: Claim) -> Plan:
     """A number of a trained network."""
     setup, system, data = _cell_of(claim)
     is_compactness = claim.metric == "semantic compactness score"
@@ -89,17 +56,17 @@ def _cell_of(claim: Claim) -> tuple[str, str, str]:
 
 def _ablated(claim: Claim) -> str:
     """A row of Tables 2 and 4: one factor of the base is varied."""
-    factors = claim.conditions
+    row = claim.conditions
     words = [
-        ABLATED[factors["routing"], factors["shared_transform"]],
-        "" if factors["squash"] else UNSQUASHED,
-        DRAWN[factors["reconstruction"]],
-        LOSSES[factors["loss"]],
+        NAMES["ablated"][row["routing"]][int(row["shared_transform"])],
+        "" if row["squash"] else "primary_squash=none class_squash=none",
+        NAMES["drawn"][row["reconstruction"]],
+        NAMES["losses"][row["loss"]],
     ]
     return " ".join(filter(None, words))
 
 
-def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
+def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """Each protocol has the images that it is about. On MultiMNIST the kernels are a study of their
     own, at the size of Table 4. Networks without class vectors have no compactness."""
     several = data.startswith("multi-mnist")

@@ -1,10 +1,7 @@
 """The rows of [peer2022]: what is trained for each, or why nothing is."""
 
-from dataclasses import replace
-
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.plan import Plan, runs
-from torchcaps_claims.plans.rows import plan_row
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
@@ -12,51 +9,39 @@ from torchcaps_claims.setups import SETUPS
 SEEDS = 5
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
-SIGN_OPEN = (
-    "λ of the margin loss (1), iterations (3), hidden capsules (20), weights at the start and the "
-    "rate (Adam, 0.0001); all but the iterations are from one version of public code"
-)
 
 
-def plan(claim: Claim) -> Plan:
-    """What becomes of a row of this paper."""
-    planned = plan_row(claim, adapt=_adapt)
-    if planned is not None:
-        is_of_signs = any(job.train == "sign" for job in planned.jobs)
-        return replace(planned, left_open=SIGN_OPEN) if is_of_signs else planned
+def measured(claim: Claim) -> Plan:
+    """A cell of Tables 1 to 3, or the one number of the text."""
     if claim.id == "peer2022-text-em-nobias-start":
-        system, metric, data = f"{EM} n_layers=5", "onset", ("mnist",)
-        return runs(
-            claim, SETUPS["peer-depth-em"].jobs(system, metrics=metric, seeds=SEEDS, data=data)
+        jobs = SETUPS["peer-depth-em"].jobs(
+            f"{EM} n_layers=5", metrics="onset", seeds=SEEDS, data=("mnist",)
         )
-    return _accuracy(claim)
-
-
-def _accuracy(claim: Claim) -> Plan:
-    """A cell of Tables 1 to 3."""
+        return runs(claim, jobs)
     conditions = claim.conditions
     is_em = conditions["routing"].startswith("EM")
     if is_em:
         bias = "true" if conditions["bias"] else "false"
     else:
         bias = "added" if conditions["bias"] else "none"
+    data: tuple[str, ...] = ("sign",)
     if claim.where == "Table 1":
-        model = SIGN_EM if is_em else SIGN_DYNAMIC
-        jobs = SETUPS["peer-sign-em" if is_em else "peer-sign"].jobs(
-            f"{model} bias={bias}", metrics="accuracy", seeds=SEEDS, data=("sign",), split="train"
-        )
-        return runs(claim, jobs, left_open=SIGN_OPEN)
-    assert claim.dataset is not None
-    jobs = SETUPS["peer-depth-em" if is_em else "peer-depth"].jobs(
-        f"{EM if is_em else DYNAMIC} n_layers={conditions['layers']} bias={bias}",
+        setup, model = "peer-sign", SIGN_EM if is_em else SIGN_DYNAMIC
+    else:
+        assert claim.dataset is not None
+        setup, data = "peer-depth", sets_in(claim.dataset)
+        model = f"{EM if is_em else DYNAMIC} n_layers={conditions['layers']}"
+    jobs = SETUPS[f"{setup}-em" if is_em else setup].jobs(
+        f"{model} bias={bias}",
         metrics="accuracy",
         seeds=SEEDS,
-        data=sets_in(claim.dataset),
+        data=data,
+        split="train" if setup == "peer-sign" else "test",
     )
     return runs(claim, jobs)
 
 
-def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
+def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """Sign networks on signs, deep ones on pictures; EM networks by a setup of their own."""
     is_sign = system.startswith("peer_sign")
     if not is_sign == (data == "sign") == (setup == "peer-sign"):

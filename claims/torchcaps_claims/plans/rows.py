@@ -20,13 +20,14 @@ Adapt = Callable[[str, str, str], tuple[str, str] | None]
 
 @cache
 def rows_of(paper: str) -> Mapping[str, Mapping[str, Any]]:
-    """The rows of the file of a paper, by what follows the name of the paper in their ids."""
+    """The rows of the file of a paper, by what follows the name of the paper in their ids; of
+    "systems" the names that the papers give to systems, by paper."""
     text = (Path(__file__).parent / f"{paper}.toml").read_text(encoding="utf-8")
     rows: dict[str, dict[str, Any]] = tomllib.loads(text)
     return rows
 
 
-def plan_row(claim: Claim, *, adapt: Adapt | None = None) -> Plan | None:
+def plan_row(claim: Claim, adapt: Adapt) -> Plan | None:
     """What its file says of a claim; None of a number that is not there."""
     row = rows_of(claim.paper).get(claim.id.partition("-")[2])
     if row is not None and "word" in row:
@@ -38,7 +39,7 @@ def plan_row(claim: Claim, *, adapt: Adapt | None = None) -> Plan | None:
             f"{claim.id} is a statement without systems; name them in plans/{claim.paper}.toml, or "
             f"say there in one word why nothing is trained for it."
         )
-    return _plan_statement(claim, row, adapt or (lambda setup, system, data: (setup, system)))
+    return _plan_statement(claim, row, adapt)
 
 
 def _plan_statement(claim: Claim, row: Mapping[str, Any], adapt: Adapt) -> Plan:

@@ -4,75 +4,40 @@ import re
 
 from torchcaps.data.registry import data_set
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, no_run, runs
-from torchcaps_claims.plans.rows import plan_row
+from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
 # The paper does not say how many runs stand behind a number.
 SEEDS = 5
-ROUTINGS = {
-    "Dynamic Routing": "dynamic",
-    "EM Routing": "em",
-    "Inverted Dot-Product Attention Routing": "inverted",
-}
-OVERLAID = {
-    "f5-dr-vector": "tsai_dmm_vector_dynamic",
-    "f5-inv-vector": "tsai_dmm_vector",
-    "f5-cnn": "tsai_dmm_cnn",
-    "f5-cnn-fc": "tsai_dmm_cnn_fcpool",
-    "f5-inv-matrix": "tsai_dmm_matrix",
-}
+NAMES = rows_of("systems")["tsai2020"]
 # Table 1 prints the best of one to five iterations.
 CHOICE = "the best of iterations 1 to 5 by validation accuracy"
 SWEEP = "iterations=1..5"
 # Every routing is trained by the rate of Appendix A.2.
 SETUP_OF = {"dynamic": "tsai-cifar-dynamic", "em": "tsai-cifar-em"}
 
-SIZES = "tests/claims/test_sizes.py::test_a_published_size"
 
-
-def plan(claim: Claim) -> Plan:
-    """What becomes of a row of this paper."""
-    if claim.configuration is not None:
-        return no_run(claim, "unspecified")
-    planned = plan_row(claim, adapt=_adapt)
-    if planned is not None:
-        return planned
-    if claim.metric == "output_shape":
-        return no_run(claim, "shape", shown_by=SIZES)
-    if claim.kind == "params":
-        return no_run(claim, "count", shown_by=SIZES)
-    if claim.origin == "cited":
-        return no_run(claim, "cited")
-    return _accuracy(claim)
-
-
-def _accuracy(claim: Claim) -> Plan:
+def measured(claim: Claim) -> Plan:
     """A cell of Table 1, or a number of Fig. 5."""
     assert claim.dataset is not None
     (data,) = sets_in(claim.dataset)
     name = claim.id.partition("-")[2]
-    if name in OVERLAID:
-        setup, system, choice = "tsai-dmm", OVERLAID[name], None
-    elif claim.system in ROUTINGS:
-        routing, backbone = ROUTINGS[claim.system], claim.conditions["backbone"].lower()
+    if name in NAMES["overlaid"]:
+        setup, system, choice = "tsai-dmm", NAMES["overlaid"][name], None
+    elif claim.system in NAMES["routings"]:
+        routing, backbone = NAMES["routings"][claim.system], claim.conditions["backbone"].lower()
         setup = SETUP_OF.get(routing, "tsai-cifar")
         n_classes, choice = data_set(data).n_classes, CHOICE
         system = f"tsai_{routing}_{backbone}_c{n_classes} {SWEEP}"
     else:
-        setup, choice = "tsai-cifar", None
-        system = {
-            ("Baseline CNN", "cifar10"): "tsai_cnn_c10",
-            ("Baseline CNN", "cifar100"): "tsai_cnn_c100",
-            ("ResNet-18", "cifar10"): "resnet18",
-            ("ResNet-18", "cifar100"): "tsai_resnet18_c100",
-        }[claim.system or "", data]
+        setup, system, choice = "tsai-cifar", NAMES["others"][claim.system][data], None
     jobs = SETUPS[setup].jobs(system, metrics="accuracy", seeds=SEEDS, data=(data,))
     return runs(claim, jobs, choice=choice)
 
 
-def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
+def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """Networks of ten classes for CIFAR-10, of a hundred for CIFAR-100, those of DiverseMultiMNIST
     for it; dynamic and EM routing by their own optimisers."""
     overlaid = system.startswith("tsai_dmm")
