@@ -49,10 +49,11 @@ def question_pages(
 
 
 def front_page(records: Mapping[str, Record], texts: Mapping[str, str]) -> str:
-    """The findings, and each question with the first paragraph of its answer and its picture."""
+    """The findings, and each question with the first paragraph of its answer, its picture, and how
+    strong the answer is."""
     numbers = Numbers(records)
     answers = [
-        (name, question, "".join(numbers.said(question.answer[:1])) or "No record answers it yet.")
+        (name, question, numbers.said(question.answer[:1]), numbers.said([question.limits]))
         for name, question in QUESTIONS.items()
     ]
     pictures = [name for name in QUESTIONS if f"questions/{name}.svg" in texts]
