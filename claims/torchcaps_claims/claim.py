@@ -45,6 +45,10 @@ class Claim:
     needs_trained: bool | None = None
     configuration: Literal["unspecified"] | None = None
     expected: Literal["holds", "contradicted"] | None = None
+    # What was run by a choice of ours that the paper leaves open and that may decide.
+    default: str | None = None
+    # The row that says the same of the same networks in another unit or place.
+    repeats: str | None = None
 
     @property
     def states(self) -> bool:

@@ -11,13 +11,14 @@ still be compared with each other, so this is not asked of statements.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record, Seed
-from torchcaps_claims.claim import claims
+from torchcaps.study.same import trained_in, trains
+from torchcaps_claims.claim import Claim, claims
 from torchcaps_claims.job import Job
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
@@ -45,7 +46,7 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
     (job,) = plan.jobs
     paper = plan.claim.paper
     return (
-        _other_network(job, record)
+        other_network(job, record)
         or _other_accuracy(job, paper, record)
         or _still_pruned(job, record)
         or _other_sparsity(job, paper, record)
@@ -53,7 +54,53 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
     )
 
 
-def _other_network(job: Job, record: Record) -> str | None:
+def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
+    """Why records say only which way a statement leans: a network is narrower than the paper's, or
+    less often right than printed of it; None where they decide it.
+
+    Arguments:
+        plan: of the statement.
+        records: those on which its verdict rests.
+    """
+    smaller = [record for record in records if record.reduced is not None]
+    narrower = next((why for each in smaller if (why := _narrower(plan, each))), None)
+    # Of those that are right less often the one that is so least often.
+    fallen = min((why for each in smaller if (why := _less_right(plan.claim, each))), default=None)
+    reasons = [why for why in (narrower, fallen and fallen[1]) if why]
+    return "; ".join(reasons) or None
+
+
+def width_of(record: Record) -> int | None:
+    """How wide its network is; None of one as wide as by itself, or that has no widths."""
+    usual = MODELS[record.recipe["model"]].options.get("width")
+    width: int | None = record.recipe.get("options", {}).get("width", usual)
+    return None if width == usual else width
+
+
+def _narrower(plan: Plan, record: Record) -> str | None:
+    model, width = record.recipe["model"], width_of(record)
+    if width is None or width in {job.options.get("width") for job in plan.jobs}:
+        return None
+    return f"{model} is {width} wide and not {MODELS[model].options['width']}"
+
+
+def _less_right(claim: Claim, record: Record) -> tuple[float, str] | None:
+    """How often a network is right that is so less often than the paper's, and in words."""
+    values = [each.values["accuracy"] for each in record.seeds if "accuracy" in each.values]
+    stop_at = record.recipe.get("stop_at")
+    printed = _printed_of(claim.paper).get(trained_in(record) or "", [])
+    least = max([*printed, *([100 * stop_at] if stop_at else [])], default=None)
+    if least is None or not values or is_as_right(values, least):
+        return None
+    ours = statistics.fmean(values)
+    return ours, (
+        f"{record.recipe['model']} is right on {ours:.1f} % of its test images, and the paper's on "
+        f"{least:.1f} %"
+    )
+
+
+def other_network(job: Job, record: Record) -> str | None:
+    """The option in which a network is not the one that is planned."""
     known = MODELS[job.model].options
     ours: Mapping[str, Any] = {**known, **record.recipe.get("options", {})}
     theirs: Mapping[str, Any] = {**known, **job.options}
@@ -153,4 +200,16 @@ def _printed(paper: str) -> dict[str, list[float]]:
         # Means of seeds, and not the best of them.
         if is_clean and job.metrics == ("accuracy",) and "best_seed" not in job.at:
             found.setdefault(job.key, []).append(float(claim.value))
+    return found
+
+
+@cache
+def _printed_of(paper: str) -> dict[str, list[float]]:
+    """The same by what is trained, in full or reduced."""
+    found: dict[str, list[float]] = {}
+    printed = _printed(paper)
+    for claim in claims(paper=paper):
+        for job in plan_of(claim).jobs:
+            for each in (job, job.smaller()) if job.key in printed else ():
+                found[trains(each.recipe())] = printed[job.key]
     return found

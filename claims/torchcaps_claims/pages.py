@@ -14,6 +14,7 @@ from torchcaps.report.template import template
 from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
+from torchcaps_claims.headcount import head_count
 from torchcaps_claims.result import Result
 from torchcaps_claims.scale import clipped
 from torchcaps_claims.tables import published
@@ -32,6 +33,7 @@ REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
+LEFT_OPEN = ("undecided", "leans yes", "leans no", "on our default", "not run at size")
 NEVER = ("cited", "not testable")
 WAITING = ("not run", "tested")
 # Where records lie as seen from a page, and pages as seen from the README.
@@ -84,11 +86,9 @@ def decided(found: Sequence[Result]) -> str:
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
-    """One line a paper: how many of its claims stand, fall, or are open; of those that stand or
-    fall, how many by trained networks; and in brackets how many of these rest on runs that are
-    smaller than the paper's."""
-    papers = {name: _shares([x for x in found if x.claim.paper == name]) for name in PAPERS}
-    return render("overview.md", papers=papers, all=_shares(found), to_pages=to_pages).rstrip()
+    """One line a paper: how many of its claims stand and fall, and by what."""
+    papers = {name: head_count([x for x in found if x.claim.paper == name]) for name in PAPERS}
+    return render("overview.md", papers=papers, all=head_count(found), to_pages=to_pages).rstrip()
 
 
 def render(name: str, **context: Any) -> str:
@@ -98,24 +98,8 @@ def render(name: str, **context: Any) -> str:
     return f"{text.rstrip()}\n"
 
 
-def _shares(found: Sequence[Result]) -> list[str]:
-    words = (STANDS, FALLS, ("undecided",), NEVER)
-    stand, fall, undecided, never = (_those(found, each) for each in words)
-    waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
-    by_training = ([each for each in rows if not each.is_untrained] for rows in (stand, fall))
-    stand_trained, fall_trained = map(_count, by_training)
-    counts = (len(found), len(stand), stand_trained, len(fall), fall_trained, _count(undecided))
-    return [*map(str, (*counts, waiting, len(never)))]
-
-
 def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
     return [each for each in found if each.status in words]
-
-
-def _count(found: Sequence[Result]) -> str:
-    reduced = sum(each.is_reduced for each in found)
-    return f"{len(found)} ({reduced})" if reduced else str(len(found))
-
 
 def says(claim: Claim) -> str:
     """The statement, or the system that a number is about."""
@@ -177,7 +161,7 @@ def protocol(each: Result) -> str:
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
     if isinstance(verdict, StatementVerdict) and verdict.open_because:
-        conditions = f"left open: {verdict.open_because} ({conditions})"
+        conditions = f"not decided: {verdict.open_because} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""

@@ -22,6 +22,7 @@ Word = Literal[
     "survey",
     "theory",
     "unspecified",
+    "unstated",
 ]
 WORDS: dict[Word, str] = {
     "benchmark": "a cost, measured on untrained networks",
@@ -33,6 +34,7 @@ WORDS: dict[Word, str] = {
     "survey": "about other people's code",
     "theory": "an identity or a bound, checked on random layers or untrained networks",
     "unspecified": "the paper does not say enough to build it",
+    "unstated": "the text at hand announces it and does not state it",
 }
 
 
@@ -63,7 +65,11 @@ class Plan:
             return "cited"
         if self.shown_by is not None:
             return "tested"
-        return "not testable" if self.word in ("setting", "survey", "unspecified") else "not run"
+        return (
+            "not testable"
+            if self.word in ("setting", "survey", "unspecified", "unstated")
+            else "not run"
+        )
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the claim, as JSON has it."""

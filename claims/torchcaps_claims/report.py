@@ -14,7 +14,7 @@ from torchcaps.study.intervals import Interval
 from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, says
+from torchcaps_claims.pages import FALLS, LEFT_OPEN, NEVER, STANDS, TITLES, ours, protocol, says
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.tables import published
 from torchcaps_claims.verdict import NumberVerdict
@@ -76,7 +76,7 @@ def group_of(each: Result) -> str:
         return "stands"
     if each.status in FALLS:
         return "falls"
-    if each.status == "undecided":
+    if each.status in LEFT_OPEN:
         return "undecided"
     return "never" if each.status in NEVER else "open"
 

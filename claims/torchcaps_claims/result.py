@@ -11,7 +11,7 @@ from torchcaps.study.look import Look, kind_of
 from torchcaps.study.record import Record, read_records
 from torchcaps.study.same import trained_in, trains
 from torchcaps_claims.claim import Claim, claims
-from torchcaps_claims.comparable import why_incomparable
+from torchcaps_claims.comparable import other_network, why_incomparable, why_it_leans, width_of
 from torchcaps_claims.job import Job
 from torchcaps_claims.judges import JUDGES, judge_and_read
 from torchcaps_claims.onset import onsets_at_least
@@ -102,6 +102,12 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
             if compared is not None:
                 taken = {id(record) for record in read}
                 rests_on = {name: each for name, each in alike.items() if id(each) in taken}
+                because = why_it_leans(plan, [*rests_on.values()])
+                # What a choice of ours refutes may be the choice.
+                if because is None and compared.word == "fails":
+                    because = claim.default
+                if because is not None or compared.word == "undecided":
+                    compared = compared.leaning(because)
                 return Result(claim, plan, compared, rests_on)
         return Result(claim, plan)
     judged = [
@@ -162,14 +168,10 @@ def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, 
 
 
 def _by_width(records: Mapping[str, Record]) -> list[dict[str, Record]]:
-    """Those of most records first. A network that is not narrower than by itself stands with those
-    that have no width."""
+    """Those of most records first."""
     found: dict[Any, dict[str, Record]] = {}
     for name, record in records.items():
-        width = record.recipe.get("options", {}).get("width")
-        if _has_width(record) and width == MODELS[record.recipe["model"]].options["width"]:
-            width = None
-        found.setdefault(width, {})[name] = record
+        found.setdefault(width_of(record), {})[name] = record
     return sorted(found.values(), key=len, reverse=True)
 
 
@@ -189,7 +191,10 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
         values = values_of(plan, record)
         if not values:
             return None
-        return judge(claim, values, incomparable=why_incomparable(plan, record))
+        is_other = record.reduced is not None and other_network(plan.jobs[0], record) is not None
+        because = why_incomparable(plan, record)
+        found = judge(claim, values, incomparable=because, is_other_network=is_other)
+        return found if claim.default is None else found.on_default()
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]

@@ -9,7 +9,8 @@ printed errors; a printed deviation widens nothing.
 
 A statement about a statistic `holds` when the whole interval is on its side of the threshold,
 `fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
-number of seeds that its row asks for.
+number of seeds that its row asks for. It `leans yes` or `leans no` where the interval would decide
+it, and networks are narrower or less often right than the paper's, or its row is left open.
 
 What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced`
 within the tolerance. A statement that a test of this repository shows `holds`, or `fails` where the
@@ -21,18 +22,24 @@ Changing a tolerance changes verdicts and no record.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, get_args
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps_claims.claim import Claim
 
-NumberWord = Literal["reproduced", "better", "worse", "undecided"]
+NumberWord = Literal[
+    "reproduced", "better", "worse", "undecided", "not run at size", "on our default"
+]
 StatementWord = Literal["holds", "fails", "undecided"]
+# Which way a statement leans that is not decided.
+Lean = Literal["leans yes", "leans no"]
 Side = Literal["greater", "less", "within"]
-VERDICTS = ("reproduced", "better", "worse", "holds", "fails", "undecided")
+NUMBERS: tuple[NumberWord, ...] = get_args(NumberWord)
+LEANS: dict[StatementWord, Lean] = {"holds": "leans yes", "fails": "leans no"}
+VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:])
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -76,6 +83,10 @@ class NumberVerdict:
             f"{self._spread()}, tolerance {self.tolerance:.3g}"
         )
 
+    def on_default(self) -> "NumberVerdict":
+        """The same of a choice of ours: that another number came out is no fault of the paper."""
+        return replace(self, word="on our default") if self.word in NUMBERS[1:3] else self
+
     def not_comparable(self) -> str:
         """The reason as a sentence that begins small."""
         return f"reduced run is not comparable: {self.incomparable}"
@@ -105,14 +116,23 @@ class ShownVerdict:
 class StatementVerdict:
     """A statistic against the threshold of a statement."""
 
-    word: StatementWord
+    word: StatementWord | Lean
     ours: Interval
     side: Side
     threshold: float
     # The seeds of each network, where `ours` is over those of several.
     pooled: tuple[int, ...] = ()
-    # What keeps it undecided, whatever the interval.
+    # What keeps it from being decided, and what it would be without that.
     open_because: str | None = None
+    would: StatementWord | None = None
+
+    def leaning(self, because: str | None = None) -> "StatementVerdict":
+        """The same where something keeps it from being decided: which way it leans."""
+        would = self.would if self.word == "undecided" else self.word
+        if would not in LEANS:
+            return self
+        because = self.open_because or because
+        return replace(self, word=LEANS[would], open_because=because, would=would)
 
     @property
     def n_text(self) -> str:
@@ -129,12 +149,16 @@ class StatementVerdict:
         return (
             f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
             f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
-            f"{'' if self.open_because is None else f'; left open: {self.open_because}'}"
+            f"{'' if self.open_because is None else f'; not decided: {self.open_because}'}"
         )
 
 
 def judge(
-    claim: Claim, values: Sequence[float], *, incomparable: str | None = None
+    claim: Claim,
+    values: Sequence[float],
+    *,
+    incomparable: str | None = None,
+    is_other_network: bool = False,
 ) -> NumberVerdict:
     """The verdict on a printed number by one value a seed, in the unit of the claim.
 
@@ -142,6 +166,7 @@ def judge(
         claim: the printed number.
         values: one a seed, in the unit of the claim.
         incomparable: why they cannot be held against it, which leaves it undecided.
+        is_other_network: whether that is because the network is another, such as a narrower one.
 
     >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
     'reproduced'
@@ -155,9 +180,9 @@ def judge(
     ours = mean_interval(values, confidence=CONFIDENCE)
     tolerance = tolerance_of(claim)
     word = _word(claim, values, ours, tolerance)
-    return NumberVerdict(
-        "undecided" if incomparable else word, claim, ours, tolerance, incomparable
-    )
+    if incomparable:
+        word = "not run at size" if is_other_network else "undecided"
+    return NumberVerdict(word, claim, ours, tolerance, incomparable)
 
 
 def judge_count(claim: Claim, count: float) -> NumberVerdict:

@@ -53,7 +53,10 @@ def test_a_number_of_steps_is_how_many_there_were_at_least():
 
 def test_a_narrow_network_decides_nothing():
     verdict = result_of(find_claim(START), {"a": began(5, 5, 5, width=32, reduced="less")}).verdict
-    assert (verdict.word, verdict.incomparable) == ("undecided", "its width is 32 and not 256")
+    assert (verdict.word, verdict.incomparable) == (
+        "not run at size",
+        "its width is 32 and not 256",
+    )
 
 
 def test_a_record_without_rows_has_no_such_number():

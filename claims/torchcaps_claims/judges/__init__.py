@@ -36,4 +36,4 @@ def judge_and_read(claim: Claim, records: Iterable[Record]) -> tuple[Verdict, tu
         seeds = "1 seed" if case.left_out == 1 else f"{case.left_out} seeds"
         because = f"{seeds} diverged, and the mean is over the others"
         verdict = open_if(case.left_out > 0, verdict, because)
-    return verdict, case.rests_on
+    return verdict, case.read

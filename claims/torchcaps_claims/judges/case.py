@@ -8,7 +8,13 @@ from torchcaps_claims.claim import find_claim
 from torchcaps_claims.intervals import variance_ratio_interval
 from torchcaps_claims.judges.evidence import Evidence
 from torchcaps_claims.judges.values import CONFIDENCE, ONE_SIDED, Cell, Values
-from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
+from torchcaps_claims.verdict import (
+    LEAST_SEEDS,
+    Side,
+    StatementVerdict,
+    StatementWord,
+    word_of,
+)
 
 # None while records are missing.
 Verdict = StatementVerdict | None
@@ -43,11 +49,12 @@ class Case(Evidence):
         words = [cell.word(self.least, one_sided=one_sided, cells=many) for cell in there]
         if not there or (len(there) < len(cells) and "fails" not in words):
             return None
-        order: tuple[StatementWord, ...] = ("fails", "undecided", "holds")
-        word, cell = min(
-            zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
-        )
-        return shown(word, cell, 1 - (1 - CONFIDENCE) / many if word == "fails" else CONFIDENCE)
+        together = {"fails": 1 - (1 - CONFIDENCE) / many}
+        found = [
+            (cell.slack(), shown(word, cell, together.get(word, CONFIDENCE)))
+            for word, cell in zip(words, there, strict=True)
+        ]
+        return min(found, key=lambda both: (_rank(both[1]), both[0]))[1]
 
     def bound(self, *cells: Cell | Values, corrected: bool = False) -> Verdict:
         """The same by 95 % intervals, which rows call a 95 % bound."""
@@ -83,6 +90,14 @@ class Case(Evidence):
             word = "holds"
         return shown(word, max(cells, key=Cell.slack))
 
+    def unless_equal(self, part: Verdict) -> Verdict:
+        """Fails where every seed lies on the threshold exactly, of counts that could lie anywhere:
+        two one-sided tests of being equal, which hold for any margin."""
+        if part is None or part.word != "undecided" or part.ours.n < self.least:
+            return part
+        is_equal = part.ours.low == part.ours.high == part.threshold
+        return replace(part, word="fails") if is_equal else part
+
     def varies(
         self,
         first: Mapping[int, Sequence[float]],
@@ -107,10 +122,20 @@ def _cells(cells: Sequence[Cell | Values]) -> list[Cell]:
 
 def shown(word: StatementWord, cell: Cell, confidence: float = CONFIDENCE) -> StatementVerdict:
     """A verdict that shows this cell."""
-    because = cell.open_because if word == "undecided" else None
+    ours = cell.interval(confidence)
+    if word != "undecided" or cell.open_because is None:
+        return StatementVerdict(word, ours, cell.side, cell.threshold)
+    would = word_of(ours, cell.side, cell.threshold, LEAST_SEEDS)
     return StatementVerdict(
-        word, cell.interval(confidence), cell.side, cell.threshold, open_because=because
+        word, ours, cell.side, cell.threshold, open_because=cell.open_because, would=would
     )
+
+
+def _rank(part: StatementVerdict) -> int:
+    """Of the parts of a statement the first decides: one that fails, that would, and so on."""
+    worth = part.would if part.word == "undecided" and part.would else part.word
+    order = {"fails": 1, "undecided": 2, "holds": 3}
+    return {"fails": 0, "holds": 4}.get(part.word, order[worth])
 
 
 def open_if(
@@ -126,7 +151,13 @@ def open_if(
     """
     if part is None or not is_so or word not in (None, part.word):
         return part
-    return replace(part, word="undecided", open_because=because)
+    would = part.would if part.word == "undecided" else part.word
+    return replace(part, word="undecided", open_because=because, would=would)
+
+
+def without_lean(part: Verdict, because: str) -> Verdict:
+    """The same numbers, of something that the sentence is not about: they lean to neither side."""
+    return part and replace(part, word="undecided", open_because=because, would=None)
 
 
 def holds(part: Verdict) -> bool:
@@ -153,12 +184,9 @@ def joined(*parts: Verdict) -> Verdict:
     """Of a statement of several parts: holds where all hold, fails where one fails, and shows the
     part that decides."""
     known = [part for part in parts if part is not None]
-    for part in known:
-        if part.word == "fails":
-            return part
-    if not known or len(known) < len(parts):
-        return None
-    return next((part for part in known if part.word == "undecided"), known[0])
+    first = min(known, key=_rank, default=None)
+    is_there = first is not None and (first.word == "fails" or len(known) == len(parts))
+    return first if is_there else None
 
 
 class Entry(NamedTuple):

@@ -1,7 +1,7 @@
 """The records about one statement, asked for by what their recipes say."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
@@ -30,27 +30,11 @@ class Evidence:
         # have one recipe, so each is known as the object that it is.
         self._read: dict[int, Record] = {}
         self._counted: set[int] = set()
-        # Each record of fewer seeds beside the one that it was made of.
-        self._narrowed: list[tuple[Record, Record]] = []
-
-    def narrowed_to(self, records: Sequence[Record]) -> Self:
-        """Fewer seeds, record by record; what is read of them counts as read of these."""
-        fewer = type(self)(self.claim, records)
-        fewer._read, fewer._counted = self._read, self._counted
-        self._narrowed += zip(records, self.records, strict=True)
-        return fewer
 
     @property
     def read(self) -> tuple[Record, ...]:
         """The records whose values were asked for and taken."""
         return tuple(self._read.values())
-
-    @property
-    def rests_on(self) -> tuple[Record, ...]:
-        """The same with all of their seeds, as they were given."""
-        whole = {id(few): record for few, record in self._narrowed}
-        given = (whole.get(key, record) for key, record in self._read.items())
-        return tuple({id(record): record for record in given}.values())
 
     @property
     def left_out(self) -> int:

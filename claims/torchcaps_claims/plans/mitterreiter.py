@@ -22,7 +22,7 @@ def measured(claim: Claim) -> Plan:
     jobs = SETUPS["mitt-affnist"].jobs(
         NET, metrics=metric, seeds=MODELS, data=("affnist",), at={"layers": layers}
     )
-    return runs(claim, jobs)
+    return runs(claim, jobs, left_open=claim.default)
 
 
 def adapt(setup: str, system: str, data: str) -> tuple[str, str]:

@@ -1,7 +1,5 @@
 """Robustness to affine changes, overlapping digits and all tasks, by made records."""
 
-from datetime import timedelta
-
 import pytest
 
 from made_records import record
@@ -35,26 +33,6 @@ def test_more_than_five_points(avg, capsnet, expected):
         assert word("convnet-avg-beats-capsnet", *records) == expected
 
 
-def test_seeds_that_never_were_at_the_accuracy_do_not_count():
-    for stops in (True, None):
-        avg, under = net("convnet_avg", 94.1, stops=stops), {"stops": stops, "clean": 97.0}
-        assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, **under)) is None
-    # Nor do networks that train to the end, in full.
-    avg = net("convnet_avg", 94.1, stops=True)
-    assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, stops=False)) is None
-
-
-def test_moved_digits_of_other_seeds_than_the_clean_ones_do_not_count():
-    avg, capsnet = (net(m, x) for m, x in (("convnet_avg", 94.1), ("gu_capsnet", 79.0)))
-    seeds = [
-        each.model_copy(update={"seed": each.seed + 10, "values": {"accuracy": 99.22}})
-        for each in avg.seeds
-    ]
-    later = avg.model_copy(update={"seeds": tuple(seeds), "made": avg.made + timedelta(days=1)})
-    assert word("convnet-avg-beats-capsnet", avg, later, capsnet) is None
-    assert word("convnet-avg-beats-capsnet", later, avg, capsnet) is None
-
-
 @pytest.mark.parametrize("in_full", [True, False])
 def test_routing_harms_with_shared_matrices_and_with_own(in_full):
     ends, stops = ({"stops": False}, {"stops": True}) if in_full else ({}, {})
@@ -67,51 +45,6 @@ def test_routing_harms_with_shared_matrices_and_with_own(in_full):
     assert word("dr-harms-affine", *shared, *swapped) == "fails"
     close = [own[0], net("gu_capsnet", 80.0, noise=flipped, **stops)]
     assert word("dr-harms-affine", *shared, *close) == "undecided"
-
-
-def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
-    avg, capsnet = net("convnet_avg", 94.1, clean=99.0), net("gu_capsnet", 79.0, clean=98.4)
-    claim = find_claim("gu2021-q-convnet-avg-beats-capsnet")
-    found = judge_statement(claim, [avg, capsnet])
-    assert (found.word, found.ours.mean) == ("undecided", pytest.approx(15.1))
-    assert found.open_because == (
-        "the two lie 0.6 points apart on clean digits, which may be why they do on moved ones, and "
-        "the paper stops both at 99.22 %"
-    )
-    # Less than a tenth is as accurate, and one that is behind on clean digits is ahead all the
-    # more. Half a point may go with four points of moved ones.
-    near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.48, 97.5))
-    assert word("convnet-avg-beats-capsnet", net("convnet_avg", 94.1, clean=98.8), capsnet) == (
-        "undecided"
-    )
-    assert word("convnet-avg-beats-capsnet", near, capsnet) == "holds"
-    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "holds"
-
-    # Without routing behind on both: that is no reason to say that routing helps.
-    own = [net("gu_capsnet_nor", 72.0, clean=97.5), net("gu_capsnet", 79.0, clean=98.6)]
-    shared = [net("gu_aff_capsnet", 89.0), net("gu_aff_capsnet_dr", 85.0)]
-    assert word("dr-harms-affine", *own) == "undecided"
-    assert word("dr-harms-affine", *own, *shared) == "undecided"
-    worse = [net("gu_aff_capsnet", 85.0), net("gu_aff_capsnet_dr", 89.0)]
-    assert word("dr-harms-affine", *own, *worse) == "fails"
-
-
-def test_too_little_ahead_for_one_that_is_behind_on_clean_digits():
-    """It is to be five points ahead, and is four."""
-    capsnet = net("gu_capsnet", 79.0, clean=98.4)
-    behind, ahead = (net("convnet_avg", 83.0, clean=clean) for clean in (97.6, 99.0))
-    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "undecided"
-    assert word("convnet-avg-beats-capsnet", ahead, capsnet) == "fails"
-
-
-@pytest.mark.parametrize("learnt", ["gu_aff_capsnet", "gu_aff_capsnet_dr"])
-def test_a_network_that_learnt_nothing_in_so_few_epochs_shows_nothing(learnt):
-    own = [net("gu_capsnet_nor", 80.0), net("gu_capsnet", 79.0)]
-    shared = [
-        net(model, 80.0, clean=98.0) if model == learnt else net(model, 11.0, clean=11.0)
-        for model in ("gu_aff_capsnet", "gu_aff_capsnet_dr")
-    ]
-    assert word("dr-harms-affine", *own, *shared) == "undecided"
 
 
 def test_other_groups_are_as_robust():
@@ -132,39 +65,6 @@ def test_the_slope_of_every_network_over_its_kernels():
     assert word("large-kernels-help", *rising) == "holds"
     assert word("large-kernels-help", *rising[:10], *falling) == "fails"
     assert word("large-kernels-help", *rising[:14]) is None
-
-
-def test_a_slope_that_clean_digits_have_too_shows_nothing():
-    models, kernels = ("gu_capsnet", "convnet_fc", "convnet_avg"), (3, 5, 7, 9, 11)
-
-    def rising(clean):
-        return [net(m, 60.0 + k, clean=98.0 + clean * k, kernel=k) for m in models for k in kernels]
-
-    # Over eight pixels of kernel 0.16 points more, and 0.08.
-    found = judge_statement(find_claim("gu2021-q-large-kernels-help"), rising(0.02))
-    assert found.word == "undecided"
-    assert found.open_because == (
-        "with the kernel clean digits gain 0.2 points, which may be why moved ones do, and the "
-        "paper trains to the end"
-    )
-    assert word("large-kernels-help", *rising(0.01)) == "holds"
-    # Better on moved digits though worse on clean ones.
-    assert word("large-kernels-help", *rising(-0.1)) == "holds"
-
-
-def test_a_gap_that_clean_digits_have_too_needs_no_kernel_to_explain_it():
-    records = [
-        net("gu_capsnet", 75.0, clean=99.0, kernel=9),
-        net("convnet_fc", 65.0, clean=98.5, kernel=5),
-        net("gu_capsnet", 65.5, kernel=5),
-        net("convnet_fc", 71.0, kernel=9),
-    ]
-    found = judge_statement(find_claim("gu2021-q-fc-gap-is-kernel"), records)
-    assert found.word == "undecided"
-    assert found.open_because == (
-        "the two lie 0.5 points apart on clean digits, which may be why they do on moved ones, and "
-        "the paper trains both to the end"
-    )
 
 
 @pytest.mark.parametrize(
@@ -216,28 +116,22 @@ def test_each_part_helps_and_matrices_of_ones_own_most():
     assert word(name, whole, overlaid("gu_aff_capsnet_dr", 87.0), *rest) == "holds"
     assert word(name, whole, overlaid("gu_aff_capsnet_dr", 91.5), *rest) == "undecided"
     assert word(name, whole, overlaid("gu_aff_capsnet_dr", 93.0), *rest) == "fails"
-    # One that learnt nothing does not show that its matrices matter most.
-    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 2.71), *rest) == "undecided"
 
 
 @pytest.mark.parametrize(
     ("margin", "binary", "expected"),
-    [
-        (92.0, 90.0, "holds"),
-        (90.0, 92.0, "fails"),
-        (52.0, 48.0, "undecided"),
-        (48.0, 52.0, "undecided"),
-    ],
+    [(92.0, 90.0, "holds"), (90.0, 92.0, "fails")],
 )
-def test_half_trained_networks_say_which_loss_learns_sooner(margin, binary, expected):
+def test_which_loss_is_the_better_one(margin, binary, expected):
     records = [overlaid("gu_capsnet", margin), overlaid("gu_capsnet", binary, loss="binary")]
-    found = judge_statement(find_claim("gu2021-q-margin-beats-bce"), records)
-    assert (found.word, found.open_because is None) == (expected, expected != "undecided")
-    if expected == "undecided":
-        assert found.open_because == (
-            "after so short a training 48.0 % of the pairs are right, and of no network of Table 4 "
-            "fewer than 86.44 %: it may only learn later"
-        )
+    assert word("margin-beats-bce", *records) == expected
+
+
+def test_every_seed_counts_however_accurate():
+    """None is dropped in silence; of reduced runs it is told where they are less often right."""
+    avg, capsnet = net("convnet_avg", 94.1), net("gu_capsnet", 79.0, clean=97.0)
+    found = judge_statement(find_claim("gu2021-q-convnet-avg-beats-capsnet"), [avg, capsnet])
+    assert (found.word, found.ours.n) == ("holds", 5)
 
 
 def test_a_softmax_is_trained_by_binary_loss_where_images_show_several():
@@ -282,23 +176,3 @@ def test_in_every_task_another_convnet_is_better():
     # In one task none is better, and not every one is worse.
     assert word("no-single-convnet", *tasks(one, one, {"gu_convnet_cr": 80.0})) == "undecided"
     assert word("no-single-convnet", *tasks(one, one, other)[:-1]) is None
-
-
-def test_sharing_is_open_while_no_network_comes_to_where_the_paper_stops():
-    def of(model, robust):
-        values = {
-            "accuracy": [96.0] * 5,
-            "accuracy@affnist-style/test": [robust + k / 10 for k in range(5)],
-        }
-        return record(model, "expanded-mnist", values=values, reduced="fewer images")
-
-    def judged(robust):
-        claim = find_claim("gu2021-q-shared-helps-affine")
-        return judge_statement(claim, [of("gu_aff_capsnet", robust), of("gu_capsnet_nor", 72.0)])
-
-    better = judged(80.0)
-    assert (better.word, better.ours.mean) == ("undecided", pytest.approx(8.0))
-    assert better.open_because == "too few seeds come near the 99.22 % at which the paper stops"
-    # What leaves open that it holds leaves open that it does not.
-    worse = judged(60.0)
-    assert (worse.word, worse.open_because) == ("undecided", better.open_because)
