@@ -45,6 +45,8 @@ class Claim:
     needs_trained: bool | None = None
     configuration: Literal["unspecified"] | None = None
     expected: Literal["holds", "contradicted"] | None = None
+    # How many are printed of a count, where JSON drops a last zero.
+    decimals: int | None = None
     # What was run by a choice of ours that the paper leaves open and that may decide.
     default: str | None = None
     # The row that says the same of the same networks in another unit or place.

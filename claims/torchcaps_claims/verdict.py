@@ -12,8 +12,8 @@ A statement about a statistic `holds` when the whole interval is on its side of 
 number of seeds that its row asks for. It `leans yes` or `leans no` where the interval would decide
 it, and networks are narrower or less often right than the paper's, or its row is left open.
 
-What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced`
-within the tolerance. A statement that a test of this repository shows `holds`, or `fails` where the
+What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced` where
+every printed digit is met, rounded or cut off. A statement that a test of this repository shows `holds`, or `fails` where the
 test shows that the paper is wrong, which its row says; it is `undecided` where the test shows what
 lies between both.
 
@@ -196,14 +196,21 @@ def judge_count(claim: Claim, count: float) -> NumberVerdict:
     'reproduced'
     """
     assert isinstance(claim.value, int | float)
-    tolerance = tolerance_of(claim)
+    unit = _last_digit(claim)
     exact = Interval(count, count, count, 0)
-    difference = count - claim.value
-    if abs(difference) <= tolerance:
+    over = count - claim.value
+    # Of 7.58 million, 7.6 are printed rounded and 7.5 cut off.
+    if abs(over) <= unit / 2 + ROUNDING or 0 <= over < unit - ROUNDING:
         word: NumberWord = "reproduced"
     else:
-        word = "better" if (difference < 0) == _is_better_low(claim) else "worse"
-    return NumberVerdict(word, claim, exact, tolerance)
+        word = "better" if (over < 0) == _is_better_low(claim) else "worse"
+    return NumberVerdict(word, claim, exact, unit / 2)
+
+
+def _last_digit(claim: Claim) -> float:
+    """What one more in the last digit that is printed comes to."""
+    printed = str(claim.value).partition(".")[2].rstrip("0")
+    return 10.0 ** -(len(printed) if claim.decimals is None else claim.decimals)
 
 
 def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:

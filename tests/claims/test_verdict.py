@@ -8,7 +8,13 @@ from error_text import text_of
 from made_records import made
 from torchcaps.study import write_record
 from torchcaps_claims import find_claim, plan_of, results, verdict
-from torchcaps_claims.verdict import in_every_cell, judge, judge_statistic, tolerance_of
+from torchcaps_claims.verdict import (
+    in_every_cell,
+    judge,
+    judge_count,
+    judge_statistic,
+    tolerance_of,
+)
 
 AFFNIST = find_claim("gu2021-t1-capsnet-affnist")  # 79 %, no deviation printed
 
@@ -230,3 +236,22 @@ def test_errors_say_what_to_mend():
 )
 def test_a_number_that_is_printed_as_a_bound(steps, word):
     assert judge(find_claim("peer2022-text-em-nobias-start"), steps).word == word
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "word"),
+    [
+        # Printed 7.5M.
+        ("gu2021-t1-aff-capsnet-params", 7.45, "reproduced"),
+        ("gu2021-t1-aff-capsnet-params", 7.578688, "reproduced"),  # cut off
+        ("gu2021-t1-aff-capsnet-params", 7.6, "worse"),
+        ("gu2021-t1-aff-capsnet-params", 7.44, "better"),
+        # 1.70M, whose zero JSON drops: no kernel has that size.
+        ("gu2021-t3-convnet-avg-k5-params", 1.647882, "better"),
+        # 5.30M in Table 3 and 5.3M in Table 1.
+        ("gu2021-t3-convnet-avg-k9-params", 5.332234, "worse"),
+        ("gu2021-t1-convnet-avg-params", 5.332234, "reproduced"),
+    ],
+)
+def test_a_count_must_meet_every_printed_digit(name, count, word):
+    assert judge_count(find_claim(name), count).word == word
