@@ -203,6 +203,8 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
     found = shown.values[claim.id]
     if claim.kind == "params" or (plan.word == "count" and not claim.states):
         return judge_count(claim, found)
+    if plan.word == "definition" and found > 0:
+        return ShownVerdict("by definition", plan.shown_by)
     return judge_test(claim, plan.shown_by, found=found)
 
 

@@ -12,10 +12,10 @@ A statement about a statistic `holds` when the whole interval is on its side of 
 number of seeds that its row asks for. It `leans yes` or `leans no` where the interval would decide
 it, and networks are narrower or less often right than the paper's, or its row is left open.
 
-What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced` where
-every printed digit is met, rounded or cut off. A statement that a test of this repository shows `holds`, or `fails` where the
-test shows that the paper is wrong, which its row says; it is `undecided` where the test shows what
-lies between both.
+What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced` if
+every printed digit is met, rounded or cut off. Of a statement a test of this repository records
+what it found: that it `holds`, that it `fails`, or neither. What an identity of our own decides is
+so `by definition`, and no finding.
 
 Changing a tolerance changes verdicts and no record.
 """
@@ -39,7 +39,7 @@ Lean = Literal["leans yes", "leans no"]
 Side = Literal["greater", "less", "within"]
 NUMBERS: tuple[NumberWord, ...] = get_args(NumberWord)
 LEANS: dict[StatementWord, Lean] = {"holds": "leans yes", "fails": "leans no"}
-VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:])
+VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:], "by definition")
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -103,7 +103,7 @@ class NumberVerdict:
 class ShownVerdict:
     """What a test of this repository shows of a claim."""
 
-    word: Literal["holds", "fails", "reproduced", "undecided"]
+    word: Literal["holds", "fails", "reproduced", "undecided", "by definition"]
     test: str
 
     def text(self) -> str:
@@ -219,8 +219,8 @@ def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:
     Arguments:
         claim: the printed statement.
         test: the name of the test that passed.
-        found: what the test recorded; 0 where it shows that the claim, as its row puts it, is
-            neither shown nor refuted.
+        found: what the test recorded: 1 where it shows the claim, -1 where it refutes it, and 0
+            where it does neither as its row puts it.
 
     >>> judge_test(claim, "tests/theory/test_sign.py::test_x")
     """
@@ -228,7 +228,7 @@ def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:
         return ShownVerdict("undecided", test)
     if not claim.states:
         return ShownVerdict("reproduced", test)
-    return ShownVerdict("fails" if claim.expected == "contradicted" else "holds", test)
+    return ShownVerdict("fails" if found < 0 else "holds", test)
 
 
 def tolerance_of(claim: Claim) -> float:

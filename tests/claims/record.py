@@ -3,9 +3,9 @@
     python tests/claims/record.py             # as `make claims` does
     python tests/claims/record.py tsai2020    # of one paper
 
-A record holds one number by the id of each claim: what was counted, or 1 where the test asks for
-more than a number, or 0 where it leaves the claim open. A test that fails or is skipped ends it,
-and nothing is written; so TORCHCAPS_DATA must name the folder that holds MNIST.
+A record holds one number by the id of each claim: what was counted; or what the test found, 1 where
+it shows the claim, -1 where it refutes it, 0 where it leaves it open. A test that fails or is
+skipped ends it, and nothing is written; so TORCHCAPS_DATA must name the folder that holds MNIST.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Outcomes:
                 f"{test} has a case for each claim, such as {others[0]}, but none for {claim.id}; "
                 f"was a case renamed? Nothing was written."
             )
-        return numbers.get(claim.id, numbers.get("", 1.0))
+        return numbers.get(claim.id, min(numbers.values()))
 
 
 def shown(paper):

@@ -131,7 +131,8 @@ def test_a_record_of_the_same_networks_counts_too():
     ("claim", "number", "status"),
     [
         ("peer2022-lemma-1", 1.0, "holds"),
-        ("peer2022-s42-em-bias", 1.0, "fails"),
+        ("peer2022-s42-em-bias", -1.0, "fails"),
+        ("rem-eq-6-ideal", 1.0, "by definition"),
         ("rem-t9-eff-capsnet-params", 0.161824, "reproduced"),
         ("rem-t9-eff-capsnet-params", 0.261824, "worse"),
         ("rem-t9-eff-capsnet-params", 0.061824, "better"),

@@ -51,6 +51,13 @@ def test_a_test_may_leave_a_claim_open():
     assert left.text() == "undecided: left open by tests/a.py::b"
 
 
+@pytest.mark.parametrize("expected", ["holds", "contradicted", None])
+def test_what_a_test_finds_decides_and_not_what_somebody_expected(expected):
+    claim = dataclasses.replace(find_claim("peer2022-s42-em-bias"), expected=expected)
+    words = [verdict.judge_test(claim, "tests/a.py::b", found=x).word for x in (1.0, 0.0, -1.0)]
+    assert words == ["holds", "undecided", "fails"]
+
+
 @pytest.mark.parametrize(
     ("values", "word"),
     [

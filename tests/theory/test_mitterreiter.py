@@ -46,12 +46,13 @@ def test_theorem_1_gradient_of_the_upper_most_capsules(several):
 
 
 @pytest.mark.parametrize(("norm", "expected"), [(1e-9, 1.80), (0.3, 1.20), (0.6, 0.60), (0.9, 0.0)])
-def test_remark_the_gradient_does_depend_on_the_magnitude(norm, expected):
+def test_remark_the_gradient_does_depend_on_the_magnitude(norm, expected, ours):
     # The direction factor has length 2 always; the scalar m⁺ − ‖u‖ has not: 2 (0.9 − ‖u‖).
     u = torch.nn.functional.normalize(torch.randn(1, 1, 4).double(), dim=-1).mul(norm)
     u.requires_grad_()
     (gradient,) = torch.autograd.grad(loss_of(u, torch.tensor([0])), u)
     assert gradient.norm().item() == pytest.approx(expected, abs=1e-8)
+    ours(-1.0)
 
 
 def two_layers(u, weight, upper, target, *, kind="exp", **options):

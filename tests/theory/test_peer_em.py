@@ -199,7 +199,7 @@ def of_both_signs(variant, layers, iterations):
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("variant", ["paper", "gritzman"])
-def test_section_4_2_one_layer_does_not_see_a_bias_on_the_votes(variant, iterations):
+def test_section_4_2_one_layer_does_not_see_a_bias_on_the_votes(variant, iterations, ours):
     for _ in range(DRAWS):
         plus, minus = of_both_signs(variant, 1, iterations)
         for a, b in zip(plus.steps, minus.steps, strict=True):
@@ -207,6 +207,7 @@ def test_section_4_2_one_layer_does_not_see_a_bias_on_the_votes(variant, iterati
             assert (a.parents.activation - b.parents.activation).abs().max() <= 1e-12
         # The poses are no longer negatives of each other: that is what the next layer sees.
         assert (plus.parents.pose + minus.parents.pose).abs().max() > 1
+    ours(-1.0)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])

@@ -57,13 +57,14 @@ def test_eqs_20_and_21_together_are_eq_23(r_t):
     torch.testing.assert_close(found, couplings("eq 23", votes, prior, r_t), rtol=0, atol=1e-12)
 
 
-def test_one_iteration_is_even_by_algorithm_1_and_not_by_eq_7():
+def test_one_iteration_is_even_by_algorithm_1_and_not_by_eq_7(ours):
     votes, _ = drawn()
     none = torch.zeros(N_IN, N_OUT).double()
     assert torch.equal(
         couplings("algorithm 1", votes, none, 1), torch.full((N_IN, N_OUT), 1 / N_OUT).double()
     )
     assert (couplings("eq 7", votes, none, 1) - 1 / N_OUT).abs().max() > 1e-2
+    ours(-1.0)
 
 
 def test_two_iterations_are_even_by_eq_23():
