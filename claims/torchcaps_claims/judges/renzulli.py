@@ -17,9 +17,10 @@ from torchcaps_claims.judges.case import (
     joined,
     judge,
     open_if,
+    without_lean,
 )
 from torchcaps_claims.judges.evidence import NARROWED
-from torchcaps_claims.judges.values import Cell, Values, rises, seed_by_seed
+from torchcaps_claims.judges.values import Cell, Values, rises
 from torchcaps_claims.pruned import MATCHED
 from torchcaps_claims.verdict import StatementVerdict
 
@@ -37,6 +38,9 @@ ITERATIONS = range(1, 11)
 GUESSED = 20.0
 # Of blocks: so few are zero that they are no reason of a lower entropy.
 HARDLY_ANY = 0.01
+# Of saliency on the object, in the test images of part-whole: that of a map that is the same
+# everywhere, and of a Gaussian of ten pixels at the centre of every image.
+EVEN_FOCUS, CENTRED_FOCUS = 0.0775, 0.1281
 # A Gini coefficient below this is of couplings that are even.
 EVEN = 0.01
 
@@ -208,14 +212,14 @@ def _even_at_first(case: Case) -> Verdict:
 
 @judge("rem-q-k-affects-performance")
 def _levels_matter(case: Case) -> Verdict:
-    """On MNIST, from the coarsest grid of three levels to the finest of 129."""
+    """On MNIST, from a grid of three levels to one of 129, in accuracy too: a difference to the
+    least of all levels is never below zero."""
 
     def of(name: str, levels: int) -> Values:
         return case.values(f"{name}+K{levels}", DR, data="mnist")
 
     entropy = of("entropy", 129) - of("entropy", 3)
-    levels = (2, 3, 4, 6, 11, 21, 41, 129)
-    accuracy = of("accuracy", 129) - seed_by_seed(min, (of("accuracy", each) for each in levels))
+    accuracy = of("accuracy", 129) - of("accuracy", 3)
     same = case.each(entropy.within(0.2)), case.each(accuracy.within(0.05))
     if all(map(holds, same)):
         return StatementVerdict("fails", entropy.interval, "greater", 0.0)
@@ -427,21 +431,29 @@ def _smaller_trees(case: Case) -> Verdict:
 
 @judge("rem-q-still-equivariant")
 def _still_equivariant(case: Case) -> Verdict:
-    """Of the pruned network; records have the unpruned one beside it."""
+    """Of the pruned network. Open, since nothing was looked at whose components draw less."""
     share = case.values("drawn_components", DR, data="mnist", **PRUNED)
     known = case.values("drawn_known", DR, data="mnist", **PRUNED)
     found = case.bound(share.greater(case.threshold))
-    because = "a decoder diverged, and the mean is over the others"
-    return open_if(not all(known.values()), found, because)
+    found = open_if(not all(known.values()), found, "a decoder diverged")
+    because = "no control was looked at: a decoder may draw by any vectors that tell images apart"
+    return without_lean(found, because)
 
 
 @judge("rem-q-saliency-focus")
 def _focuses(case: Case) -> Verdict:
+    """More than before pruning, and more than where nothing was learned at all."""
     pruned, whole = (
         case.values("focus+K21", "rem_effconv", data="part-whole", **chosen)
         for chosen in (PRUNED, {})
     )
-    return case.each(pruned - whole)
+    found = case.each(pruned - whole)
+    centred = case.bound(pruned.greater(CENTRED_FOCUS))
+    because = (
+        f"a blur at the centre of every image has {CENTRED_FOCUS:.2f} on the object, and the maps "
+        f"of pruned networks have less"
+    )
+    return found if holds(centred) or fails(found) else without_lean(found, because)
 
 
 @judge("rem-q-norb-saliency-less")

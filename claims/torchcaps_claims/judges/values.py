@@ -12,7 +12,7 @@ from statistics import fmean
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps_claims.intervals import difference_interval
 from torchcaps_claims.ranks import spearman
-from torchcaps_claims.verdict import Side, StatementWord, word_of
+from torchcaps_claims.verdict import Side, StatementWord, is_range_enough, word_of
 
 CONFIDENCE, ONE_SIDED = 0.95, 0.90
 
@@ -69,9 +69,16 @@ class Cell:
         return bool(self.values) and (self.against is None or bool(self.against))
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """That of the mean; where that crosses the threshold and no seed does, since one of them is
+        far below the others, that of the median, from the least seed to the greatest."""
         first = list(self.values.values())
         if self.against is None:
-            return mean_interval(first, confidence=confidence)
+            mean = mean_interval(first, confidence=confidence)
+            crosses = mean.low is not None and mean.low <= self.threshold <= (mean.high or 0.0)
+            is_apart = min(first) > self.threshold or max(first) < self.threshold
+            if crosses and is_apart and is_range_enough(len(first), confidence):
+                return mean._replace(low=min(first), high=max(first))
+            return mean
         return difference_interval(first, list(self.against.values()), confidence=confidence)
 
     def word(self, least: int, *, one_sided: bool, cells: int) -> StatementWord:

@@ -253,3 +253,14 @@ def test_full_networks_are_not_compared_with_smaller_ones():
     mixed = {"a": full[0], "b": less[0], "c": less[1]}
     found = result_of(find_claim(NEVER), mixed)
     assert (found.status, found.records.keys()) == ("fails", {"b", "c"})
+
+
+def test_ten_seeds_below_a_bound_are_below_it_however_skew_they_are():
+    """The t-interval of the mean reaches beyond 100 %, and every seed lies below 99."""
+    skew = [98.64, 98.6, 98.0, 97.0, 53.0, 98.5, 98.6, 98.1, 97.9, 90.0]
+    records = both(skew, [99.8] * 10, claim=WITH_BIAS, bias=("added", True))
+    found = judge_statement(find_claim(WITH_BIAS), records)
+    assert (found.word, found.ours.low, found.ours.high) == ("fails", 53.0, 98.64)
+    # Of two cells five seeds are too few.
+    few = both(skew[:5], [99.8] * 5, claim=WITH_BIAS, bias=("added", True))
+    assert judge_statement(find_claim(WITH_BIAS), few).word == "undecided"

@@ -31,6 +31,11 @@ def capsnet(accuracy, *, bias, negative=0.0, share=0.0, seeds=5):
     )
 
 
+def without_relu(accuracy, *, bias):
+    values = {"accuracy": [accuracy + (1 + bias) * x for x in NOISE]}
+    return record("capsnet", "mnist", values=values, bias=bias)
+
+
 @pytest.mark.parametrize(
     ("gain", "shares", "expected"),
     [
@@ -47,7 +52,20 @@ def capsnet(accuracy, *, bias, negative=0.0, share=0.0, seeds=5):
 )
 def test_a_relu_shields_the_first_layer(gain, shares, expected):
     records = [capsnet(99.0, bias=False), capsnet(99.0 + gain, bias=True, **shares)]
-    assert word(SHIELDS, records) == expected
+    # Without the ReLU a bias is needed.
+    needed = [without_relu(98.0, bias=False), without_relu(99.0, bias=True)]
+    assert word(SHIELDS, [*records, *needed]) == expected
+
+
+def test_what_no_network_needs_shows_nothing_of_the_relu():
+    records = [capsnet(99.0, bias=False), capsnet(99.1, bias=True)]
+    needless = [without_relu(98.5, bias=False), without_relu(98.6, bias=True)]
+    for others in ([], needless):
+        found = judge_statement(find_claim(SHIELDS), [*records, *others])
+        assert (found.word, found.leaning().word) == ("undecided", "undecided")
+        assert found.open_because == (
+            "without the ReLU a bias gains as little, so that nothing shows what it shields from"
+        )
 
 
 def test_both_networks_are_needed():
@@ -129,6 +147,17 @@ def four_layers(cosine, chi, *, bias):
         "accuracy": [98.0] * 5,
     }
     return record("peer_deep_dynamic", "mnist", values=values, n_layers=4, bias=bias)
+
+
+def test_a_hypothesis_that_one_routing_bears_out_is_open():
+    """By dynamic routing opposites agree, and by EM routing they cancel."""
+    nets = [signs(0.4, 0.9, end=0.6, bias="none"), signs(0.0, 0.5, bias="added", accuracy=99.0)]
+    loss = [("loss", "margin"), ("lambda_", 1.0)]
+    values = {"cancellation_cosine_at_start": [-0.73 + x for x in NOISE]}
+    em = record("peer_sign_em", "sign", values=values, fields=loss)
+    found = judge_statement(find_claim(CANCELS), [*nets, em])
+    assert (found.word, found.leaning().word) == ("undecided", "undecided")
+    assert judge_statement(find_claim(CANCELS), nets).word == "fails"
 
 
 @pytest.mark.parametrize(
