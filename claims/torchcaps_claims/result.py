@@ -4,11 +4,12 @@ import os
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from torchcaps.models import MODELS
 from torchcaps.study.look import Look, kind_of
-from torchcaps.study.record import Record, read_records
+from torchcaps.study.record import Record, Seed, read_records
 from torchcaps.study.same import trained_in, trains
 from torchcaps_claims.claim import Claim, claims
 from torchcaps_claims.comparable import other_network, why_incomparable, why_it_leans, width_of
@@ -22,7 +23,9 @@ from torchcaps_claims.verdict import (
     NumberVerdict,
     ShownVerdict,
     StatementVerdict,
+    is_as_right,
     judge,
+    judge_best,
     judge_count,
     judge_test,
 )
@@ -110,6 +113,8 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
                     compared = compared.leaning(because)
                 return Result(claim, plan, compared, rests_on)
         return Result(claim, plan)
+    if len(plan.jobs) > 1:
+        return _chosen_of(plan, about) or Result(claim, plan)
     judged = [
         Result(claim, plan, verdict, {name: record})
         for name, record in about.items()
@@ -193,6 +198,8 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
             return None
         is_other = record.reduced is not None and other_network(plan.jobs[0], record) is not None
         because = why_incomparable(plan, record)
+        if "best_seed" in plan.jobs[0].at:
+            return judge_best(claim, values, plan.jobs[0].seeds, incomparable=because)
         found = judge(claim, values, incomparable=because, is_other_network=is_other)
         return found if claim.default is None else found.on_default()
     # A record of tests has one number by the id of each claim: what was counted, or that the test
@@ -211,7 +218,7 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
 def values_of(plan: Plan, record: Record) -> list[float] | None:
     """One value a seed of the number that a claim prints; None where the record does not give it.
 
-    A number that is made of several jobs, or of several layers, is none that could be read off.
+    Of several layers a bound is of the largest. What several jobs choose from no record gives.
     """
     claim = plan.claim
     if claim.states or len(plan.jobs) != 1 or not isinstance(claim.value, int | float):
@@ -224,31 +231,79 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
         # A record that was made for the claim may be of another epoch.
         if each.ends and each.ends["epochs"] != record.recipe.get("epochs"):
             continue
-        for name in _keys(each):
-            if name in known:
-                is_percent = claim.unit == "%" and job.metrics[0] in RATES
-                return [100 * v if is_percent else v for v in record.values(name)]
+        names = _keys(each)
+        if names and known.issuperset(names):
+            is_percent = claim.unit == "%" and job.metrics[0] in RATES
+            by_seed = zip(*(record.values(name) for name in names), strict=True)
+            return [(100 if is_percent else 1) * max(values) for values in by_seed]
     return None
 
 
-def _keys(job: Job) -> Iterable[str]:
-    """What the number of a job is called in a record."""
-    # Records are of all seeds.
-    if len(job.metrics) != 1 or "best_seed" in job.at:
-        return
+def _keys(job: Job) -> list[str]:
+    """What the number of a job is called in a record, of each layer that it is of."""
+    if len(job.metrics) != 1:
+        return []
     (statistic,) = job.metrics
     kind = kind_of(statistic)
     layers = job.at.get("layers", [])
-    if kind is None or (kind == "layers") != (len(layers) == 1):
-        return
+    if kind is None or (kind == "layers") != bool(layers):
+        return []
     tested_on = job.fields.get("test_data", job.train)
     place = {
         "compactness": str(job.at.get("factor", "")).lower() or None,
         "keys": job.at.get("class") if statistic == "keys" else None,
-        "layers": layers[0] if layers else None,
     }.get(kind)
-    number = statistic if place is None else f"{statistic}.{place}"
-    yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
+    look = Look(kind, job.test, job.split, job.levels)
+    return [
+        look.key(statistic if each is None else f"{statistic}.{each}", tested_on=tested_on)
+        for each in layers or [place]
+    ]
+
+
+def _chosen_of(plan: Plan, about: Mapping[str, Record]) -> Result | None:
+    """A number of several jobs, of which each seed takes the one that was right most often on the
+    images held out; None where one of them was not run."""
+    for is_small in (False, True):
+        found: list[tuple[str, Record]] = []
+        for job in plan.jobs:
+            recipe = trains((job.smaller() if is_small else job).recipe())
+            alike = [
+                each
+                for each in about.items()
+                if (each[1].reduced is not None) == is_small and trained_in(each[1]) == recipe
+            ]
+            found += (
+                [max(alike, key=lambda each: (each[1].measured, each[1].made))] if alike else []
+            )
+        if len(found) == len(plan.jobs):
+            return _choice(plan, dict(found))
+    return None
+
+
+def _choice(plan: Plan, records: Mapping[str, Record]) -> Result:
+    by_job = [
+        {seed.seed: seed for seed in each.seeds if "accuracy" in seed.values}
+        for each in records.values()
+    ]
+    every = sorted({seed for seeds in by_job for seed in seeds})
+    common = [seed for seed in every if all(seed in seeds for seeds in by_job)]
+
+    def held_out(seed: Seed) -> float:
+        return max([row["validation_accuracy"] for row in seed.per_epoch[-1:]], default=0.0)
+
+    best = [max((seeds[k] for seeds in by_job), key=held_out) for k in common]
+    values = [seed.values["accuracy"] for seed in best]
+    because = None
+    if len(common) < len(every):
+        because = f"{len(every) - len(common)} seeds were not run with every choice"
+    elif any(each.reduced is not None for each in records.values()):
+        printed = plan.claim.value
+        assert isinstance(printed, float)
+        if not is_as_right(values, printed):
+            because = (
+                f"{fmean(values):.1f} % of its test images are right, and {printed} % are printed"
+            )
+    return Result(plan.claim, plan, judge(plan.claim, values, incomparable=because), records)
 
 
 def _rank(each: Result) -> tuple[bool, bool, int, str]:

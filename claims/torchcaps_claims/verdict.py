@@ -58,9 +58,11 @@ LOWER_IS_BETTER = {
     "cds",
     "number of dictionary keys (parse trees)",
     "steps before learning starts (at least)",
+    "dys upper bound",
 }
-# Printed as a bound, which any larger number agrees with.
+# Printed as a bound, which any larger number agrees with, or any smaller one.
 AT_LEAST = {"steps before learning starts (at least)"}
+AT_MOST = {"dys upper bound"}
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,31 @@ def judge(
     return NumberVerdict(word, claim, ours, tolerance, incomparable)
 
 
+def judge_best(
+    claim: Claim, values: Sequence[float], seeds: int, *, incomparable: str | None = None
+) -> NumberVerdict:
+    """The verdict on the best of some seeds that a paper prints, by our best of as many or more; it
+    has no interval.
+
+    Arguments:
+        claim: the printed number.
+        values: one a seed, in the unit of the claim.
+        seeds: of how many the paper prints the best.
+        incomparable: why they cannot be held against it, which leaves it undecided.
+    """
+    assert isinstance(claim.value, int | float)
+    # Of more seeds than the paper's the best would be better by their number alone.
+    best, tolerance = max(values[:seeds]), tolerance_of(claim)
+    word: NumberWord = "undecided"
+    if incomparable is None and len(values) >= seeds:
+        over = best - claim.value
+        word = (
+            "reproduced" if abs(over) <= tolerance + ROUNDING else "better" if over > 0 else "worse"
+        )
+    ours = Interval(best, None, None, min(len(values), seeds))
+    return NumberVerdict(word, claim, ours, tolerance, incomparable)
+
+
 def judge_count(claim: Claim, count: float) -> NumberVerdict:
     """The verdict on a printed number by what is counted, in the unit of the claim; `ours.n` is 0.
 
@@ -254,13 +281,14 @@ def _word(claim: Claim, values: Sequence[float], ours: Interval, tolerance: floa
     assert isinstance(claim.value, int | float)
     printed, slack = float(claim.value), tolerance + ROUNDING
     above = math.inf if claim.metric in AT_LEAST else printed
+    below = -math.inf if claim.metric in AT_MOST else printed
     # Beyond it, by the interval of the mean or by every seed.
     lowest, highest = _extremes(values, ours)
     if lowest > above + slack:
         return "worse" if _is_better_low(claim) else "better"
-    if highest < printed - slack:
+    if highest < below - slack:
         return "better" if _is_better_low(claim) else "worse"
-    apart, error = max(printed - ours.mean, ours.mean - above), standard_error(values)
+    apart, error = max(below - ours.mean, ours.mean - above), standard_error(values)
     is_near = apart <= max(slack, STANDARD_ERRORS * error)
     # A mean that is known less well than that shows nothing.
     return "reproduced" if is_near and error <= slack else "undecided"

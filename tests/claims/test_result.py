@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from made_records import made as made_of
 from made_records import of_job
 from made_records import record as small
 from torchcaps.study import Seed, make_record
@@ -57,16 +58,86 @@ def test_a_rate_that_is_printed_in_percent():
     assert values_of(plan, dead) == pytest.approx([63, 64])
 
 
-def test_numbers_of_several_jobs_or_layers_are_not_read_off():
-    for name in ("mitt2023-text-dys-below-two", "tsai2020-t1-em-routing-resnet-cifar-100-acc"):
-        plan = plan_of(find_claim(name))
-        found = record(SIGN, "accuracy", [1.0], claims=(name,))
-        assert values_of(plan, found) is None
+def of_layers(*means):
+    values = {f"dys.{k}@affnist/test": [x] * 5 for k, x in zip((2, 3), means, strict=False)}
+    return small("mitterreiter_5x16", "expanded-mnist", values=values, claim=BOUND)
 
 
-def test_a_number_of_the_best_seed_is_not_read_off():
-    plan = plan_of(find_claim("rem-text-max-elev-novel"))
-    assert values_of(plan, of_job(plan.jobs[0])) is None
+BOUND = "mitt2023-text-dys-below-two"
+
+
+@pytest.mark.parametrize(
+    ("means", "status"),
+    # Any smaller number agrees with a bound, of which the largest layer is judged.
+    [((1.2, 1.9), "reproduced"), ((0.1, 0.2), "reproduced"), ((1.2, 3.0), "on our default")],
+)
+def test_a_bound_on_several_layers_is_judged_by_the_largest(means, status):
+    assert result(BOUND, of_layers(*means)).status == status
+    assert result(BOUND, of_layers(1.2)).verdict is None
+
+
+BEST = "rem-text-max-elev-novel"  # 86.99
+
+
+@pytest.mark.parametrize(
+    ("right", "status"),
+    [
+        ([80.0, 81.0, 82.0, 83.0, 86.5], "reproduced"),
+        ([80.0, 81.0, 82.0, 83.0, 83.5], "worse"),
+        ([80.0, 81.0, 82.0, 83.0, 91.0], "better"),
+        # The best of fewer seeds is no best of five, and a sixth seed is not the paper's.
+        ([80.0, 81.0, 82.0, 86.5], "undecided"),
+        ([80.0, 81.0, 82.0, 83.0, 83.5, 86.5], "worse"),
+    ],
+)
+def test_a_number_of_the_best_seed_is_judged_by_the_best_of_as_many(right, status):
+    (job,) = plan_of(find_claim(BEST)).jobs
+    made = made_of(job.recipe(), [{"accuracy+K11": each} for each in right], claim=BEST)
+    found = result(BEST, made)
+    assert (found.status, found.verdict.ours.low) == (status, None)
+
+
+CHOSEN = "tsai2020-t1-em-routing-simple-cifar-10-acc"  # 82.19 ± no deviation
+
+
+def by_iterations(seeds=(0, 1, 2), right=None, drop=()):
+    """Of three iterations the images held out say that they are best, of others they do not."""
+    records = []
+    for job in plan_of(find_claim(CHOSEN)).jobs:
+        t = job.options["iterations"]
+        values = [{"accuracy": (right or 82.0) + k / 10 if t == 3 else 99.0} for k in seeds]
+        curves = [({"validation_accuracy": 0.9 if t == 3 else 0.5},)] * len(seeds)
+        made = made_of(job.recipe(), values, claim=CHOSEN, curves=curves)
+        if t in drop:
+            made = made.model_copy(update={"seeds": made.seeds[1:]})
+        records.append(made)
+    return records
+
+
+def test_a_number_of_several_jobs_is_that_of_the_one_that_validation_chooses():
+    found = result(CHOSEN, *by_iterations())
+    assert (found.status, len(found.records)) == ("reproduced", 5)
+    assert found.verdict.ours.mean == pytest.approx(82.1)
+    # All five must be there.
+    assert result(CHOSEN, *by_iterations()[:4]).verdict is None
+
+
+def test_a_seed_that_one_choice_lacks_is_not_dropped_in_silence():
+    found = result(CHOSEN, *by_iterations(seeds=range(5), drop=(2,)))
+    assert (found.status, found.verdict.ours.n) == ("undecided", 4)
+    assert found.verdict.incomparable == "1 seeds were not run with every choice"
+
+
+def test_a_shorter_training_that_is_right_less_often_does_not_make_a_choice_worse():
+    less = [each.model_copy(update={"reduced": "few"}) for each in by_iterations(right=60.0)]
+    of_jobs = [job.smaller().recipe() for job in plan_of(find_claim(CHOSEN)).jobs]
+    smaller = [
+        each.model_copy(update={"recipe": recipe.model_dump(mode="json")})
+        for each, recipe in zip(less, of_jobs, strict=True)
+    ]
+    found = result(CHOSEN, *smaller)
+    assert found.status == "undecided"
+    assert "60.1 % of its test images are right" in found.verdict.incomparable
 
 
 @pytest.mark.parametrize("is_reduced", [False, True])
