@@ -101,6 +101,7 @@ def render(name: str, **context: Any) -> str:
 def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
     return [each for each in found if each.status in words]
 
+
 def says(claim: Claim) -> str:
     """The statement, or the system that a number is about."""
     if claim.states:
