@@ -158,6 +158,10 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     told = {each.sharpness for each in sharp.modules() if isinstance(each, StarRouting)}
     assert told == {0.5}
     assert sharp.config["sharpness"] == 0.5
+    said = r"^uniform routing has no use for sharpness=0\.5; leave it out\.$"
+    with pytest.raises(TorchcapsError, match=said):
+        create_model(name, routing="uniform", sharpness=0.5)
+    assert sharp.config["sharpness"] == 0.5
 
 
 @pytest.mark.parametrize(
