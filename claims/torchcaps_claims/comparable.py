@@ -65,8 +65,9 @@ def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
     smaller = [record for record in records if record.reduced is not None]
     narrower = next((why for each in smaller if (why := _narrower(plan, each))), None)
     # Of those that are right less often the one that is so least often.
-    fallen = min((why for each in smaller if (why := _less_right(plan.claim, each))), default=None)
-    reasons = [why for why in (narrower, fallen and fallen[1]) if why]
+    shares = (share for each in smaller if (share := _less_right(plan.claim, each)))
+    least_right = min(shares, default=None)
+    reasons = [why for why in (narrower, least_right and least_right[1]) if why]
     return "; ".join(reasons) or None
 
 

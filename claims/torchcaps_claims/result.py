@@ -200,8 +200,8 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
         because = why_incomparable(plan, record)
         if "best_seed" in plan.jobs[0].at:
             return judge_best(claim, values, plan.jobs[0].seeds, incomparable=because)
-        found = judge(claim, values, incomparable=because, is_other_network=is_other)
-        return found if claim.default is None else found.on_default()
+        judged = judge(claim, values, incomparable=because, is_other_network=is_other)
+        return judged if claim.default is None else judged.on_default()
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]
