@@ -8,6 +8,7 @@ from urllib.parse import quote
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.record import read_records
 from torchcaps.train.folder.digests import write_whole
+from torchcaps_claims.changed import changed
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.pages import appendix, decided, overview, page
 from torchcaps_claims.questions import front_page, question_pages
@@ -36,6 +37,7 @@ def write_pages(
         texts[f"papers/{paper}.md"] = page(paper, of_paper, to_evidence)
         texts[f"records/{paper}.md"] = appendix(paper, of_paper, to_evidence)
     texts["papers/decided.md"] = decided(found)
+    texts["changed.md"] = changed({each.claim.id: each for each in found})
     texts["README.md"] = front_page(records, texts)
     paths = {folder / name: text for name, text in texts.items()} | {Path(readme): with_overview}
     for path, text in paths.items():

@@ -87,7 +87,7 @@ def test_the_page_counts_what_is_decided(found):
     assert f"Of the statements that need training, {n_statements} are decided." in said()
 
 
-def test_at_least_forty_statements_that_need_training_are_decided_or_lean(found):
+def test_at_least_thirty_five_statements_that_need_training_are_decided_or_lean(found):
     """By as many seeds as their rows ask for."""
     decided = [e for e in found if e.claim.states and e.plan.jobs and e.status in SIDES]
     few = [
@@ -96,7 +96,7 @@ def test_at_least_forty_statements_that_need_training_are_decided_or_lean(found)
         if min(each.verdict.pooled or (each.verdict.ours.n,)) < each.claim.conditions["n_seeds_min"]
     ]
     assert not few
-    assert len(decided) >= 40
+    assert len(decided) >= 35
 
 
 def test_the_page_counts_what_tests_decide_and_names_what_they_leave_open(found):

@@ -1,0 +1,63 @@
+"""The page of verdicts that changed without a new record."""
+
+from pathlib import Path
+
+import pytest
+
+from torchcaps_claims import results
+from torchcaps_claims.changed import TEXTS, WAS, changed, why
+from torchcaps_claims.plan import STATUSES
+from torchcaps_claims.verdict import VERDICTS
+
+ROOT = Path(__file__).parents[2]
+# What a sceptical reader found, and what each is now.
+FOUND_UNJUST = {
+    "rem-q-saliency-focus": "undecided",
+    "mitt2023-q-primecaps-not-invariant": "holds",
+    "gu2021-q-cr-separates-classes": "undecided",
+    "gu2021-q-compactness-fmnist": "not testable",
+    "gu2021-q-cr-and-squash-semantic": "undecided",
+    "peer2022-q-gradient-cancellation": "undecided",
+    "peer2022-q-relu-shields-first-layer": "undecided",
+    "rem-eq-7-closed-form": "fails",
+    "gu2021-t3-convnet-avg-k5-params": "better",
+    "rem-t9-eff-capsnet-acc": "undecided",
+    "rem-t9-eff-capsnet-q-acc": "undecided",
+    "rem-q-k-affects-performance": "leans yes",
+    "mitt2023-q-no-dedicated-entity": "undecided",
+    "rem-q-still-equivariant": "undecided",
+    "mitt2023-t2-layer2-cds": "on our default",
+    "rem-eq-6-ideal": "by definition",
+    "rem-eq-14-entropy": "by definition",
+}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {each.claim.id: each for each in results(ROOT / "evidence")}
+
+
+@pytest.mark.parametrize("name", FOUND_UNJUST)
+def test_what_was_found_unjust_is_otherwise_now(found, name):
+    assert found[name].status == FOUND_UNJUST[name]
+    assert WAS[name] != FOUND_UNJUST[name]
+
+
+def test_no_number_falls_by_a_choice_of_ours(found):
+    """Of Tables 1 and 2, whose networks begin as the paper does not say."""
+    rows = [each for each in found.values() if each.claim.default and not each.claim.states]
+    assert len(rows) == 45
+    assert not [each.claim.id for each in rows if each.status in ("better", "worse")]
+    assert sum(each.status == "on our default" for each in rows) >= 28
+
+
+def test_the_page_lists_every_change_with_its_reason(found):
+    page = changed(found)
+    assert set(TEXTS["was"]) <= {*VERDICTS, *STATUSES}
+    assert set(TEXTS["why"]) <= set(WAS)
+    others = [name for name, was in WAS.items() if found[name].status != was]
+    assert f"these {len(others)} verdicts" in page
+    for name in FOUND_UNJUST:
+        if found[name].status != "on our default":
+            assert f"| `{name}`" in page
+    assert all(why(found[name]) for name in others)
