@@ -19,7 +19,8 @@ from torchcaps.analysis import (
 )
 from torchcaps.data import PartWholeSpec, by_name, load, part_whole
 from torchcaps.ops import dynamic_routing, materialise
-from torchcaps.train import Training, fit, make_recipe
+from torchcaps.train import fit, make_recipe
+from torchcaps.train.loop import Loop
 from torchcaps.types import Capsules, LayerTrace, VoteMap
 
 
@@ -75,17 +76,14 @@ def test_equation_8_of_digits_and_five_seeds(seed):
 @pytest.fixture
 def flops(monkeypatch):
     """Those of every training step, forward and backward, with what others do at its end."""
-    counters, begin = [], Training.on_train_batch_start
+    counters, step = [], Loop.training_step
 
-    def on_start(module, *given):
-        begin(module, *given)
-        counters.append(FlopCounterMode(display=False).__enter__())
+    def counted(loop, *given):
+        with FlopCounterMode(display=False) as counter:
+            step(loop, *given)
+        counters.append(counter)
 
-    def on_end(module, *given):
-        counters[-1].__exit__(None, None, None)
-
-    monkeypatch.setattr(Training, "on_train_batch_start", on_start)
-    monkeypatch.setattr(Training, "on_train_batch_end", on_end)
+    monkeypatch.setattr(Loop, "training_step", counted)
     return counters
 
 
