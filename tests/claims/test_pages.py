@@ -49,7 +49,7 @@ def test_what_is_committed_is_what_the_records_give(tmp_path):
         assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
     written = {path.relative_to(tmp_path / "claims" / "pages") for path in pages if path != readme}
     there = {path.relative_to(COURT) for name in MADE for path in (COURT / name).iterdir()}
-    assert written == {*there, Path("README.md")}
+    assert written == {*there, Path("README.md"), Path("changed.md")}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}/{path.stem}")
