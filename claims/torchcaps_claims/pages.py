@@ -33,7 +33,8 @@ REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
-LEFT_OPEN = ("undecided", "leans yes", "leans no", "on our default", "not run at size")
+LEANS = ("leans yes", "leans no")
+LEFT_OPEN = ("undecided", *LEANS, "on our default", "not run at size")
 NEVER = ("cited", "not testable")
 WAITING = ("not run", "tested")
 # Where records lie as seen from a page, and pages as seen from the README.
@@ -81,6 +82,7 @@ def decided(found: Sequence[Result]) -> str:
         "decided.md",
         statements=statements,
         trained=[each for each in sentences if not each.is_untrained],
+        leaning=_those(statements, LEANS),
         untrained=[each for each in sentences if each.is_untrained],
     )
 

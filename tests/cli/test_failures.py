@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cli.command_line import COMMAND, TRAIN, Call, Done, assert_one_sentence
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 
 
 def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path, monkeypatch
     def step(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Training, "training_step", step)
+    monkeypatch.setattr(Loop, "training_step", step)
     done = call("train", *TRAIN, "--out", tmp_path / "run")
     assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
 

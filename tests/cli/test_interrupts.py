@@ -46,14 +46,14 @@ import atexit, os, signal, sys
 from cli.command_line import tiny
 from torchcaps import cli
 from torchcaps.data import SOURCES
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 
-def training_step(self, batch, batch_idx, step=Training.training_step):
+def training_step(self, batch, batch_idx, step=Loop.training_step):
     os.kill(os.getpid(), signal.SIGINT)
     return step(self, batch, batch_idx)
 
 atexit.register(os.kill, os.getpid(), signal.SIGINT)
-SOURCES["tiny"], Training.training_step = tiny, training_step
+SOURCES["tiny"], Loop.training_step = tiny, training_step
 sys.argv = ["torchcaps", "train", *sys.argv[1:]]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 cli.main()

@@ -259,7 +259,7 @@ def test_pages_and_the_report_are_written(call, tmp_path, readme):
     code, out, err = call("tables", *there, "--out", tmp_path / "docs", "--readme", readme)
     assert (code, err) == (0, "")
     assert str(readme) in out.splitlines()
-    assert "| all | 947 | 0 | 0 | 0 |" in readme.read_text()
+    assert "| all | 947 | 0 / 0 | 0 / 0 |" in readme.read_text()
     assert readme.read_text().endswith("<!-- end of claims -->\nthe rest\n")
     code, out, err = call("report", *there, "--out", tmp_path / "claims.html")
     assert (code, out, err) == (0, f"{tmp_path / 'claims.html'}\n", "")

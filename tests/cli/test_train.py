@@ -13,7 +13,7 @@ from cli.command_line import TRAIN, Call, assert_one_sentence, tiny
 from torchcaps import load
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 
 
 def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
@@ -200,7 +200,7 @@ def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Training, "training_step", interrupted)
+    monkeypatch.setattr(Loop, "training_step", interrupted)
     done = call("train", *TRAIN, "--out", tmp_path / "run")
     assert (done.code, done.out) == (130, "")
     assert "the same command continues" in done.err

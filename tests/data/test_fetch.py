@@ -565,8 +565,8 @@ def test_what_was_published_damaged_is_told(publish_zip, tmp_path, damage):
 
 def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
     assert text_of(lambda: fetch_data("minst", root=tmp_path)) == (
-        "'minst' is no data set that can be fetched; did you mean 'mnist'? known: affnist, "
-        "cifar10, cifar100, fashion-mnist, mnist, smallnorb, svhn."
+        "'minst' is no data set that can be fetched; did you mean 'mnist'? known: "
+        f"{', '.join(sorted(PUBLISHED))}."
     )
 
 

@@ -41,8 +41,8 @@ OPTIONS = """
 TAIL = """
 `mitterreiter_grid` with `widths="16,16"` has three layers of capsules, for the classes make one
 more. `peer_deep_dynamic` of four layers or more stays at chance without a bias from its paper's
-first weights, in [three epochs of ours](questions/does-depth-kill-capsules.md); with `bias="added"`
-it learns.
+first weights, in [three epochs of ours](../claims/pages/questions/does-depth-kill-capsules.md);
+with `bias="added"` it learns.
 
 `torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
 
@@ -76,10 +76,9 @@ def own_first(name):
     return sorted(MODELS[name].routings, key=lambda routing: routing != own)
 
 
-def row(name):
+def row(name, model):
     preset = MODELS[name]
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in create_model(name).parameters())
+    parameters = sum(p.numel() for p in model.parameters())
     cells = (
         f"`{name}`",
         "×".join(map(str, preset.image)),
@@ -107,13 +106,38 @@ def option_row(option):
     return f"| `{option}` | {MEANINGS[option]} | {choices(option)} |\n"
 
 
-def page():
+def page(rows):
     options = "".join(map(option_row, sorted(MEANINGS)))
-    return HEAD + "".join(map(row, list_models())) + OPTIONS + options + TAIL
+    return HEAD + "".join(rows) + OPTIONS + options + TAIL
+
+
+def written_rows():
+    """What the page says of networks, a line each."""
+    after = PAGE.read_text(encoding="utf-8").removeprefix(HEAD)
+    return after.partition(OPTIONS)[0].splitlines(keepends=True)
 
 
 def test_the_page_is_what_the_registry_says():
-    assert PAGE.read_text(encoding="utf-8") == page(), AGAIN
+    rows = written_rows()
+    assert PAGE.read_text(encoding="utf-8") == page(rows), AGAIN
+    assert [each.split("`")[1] for each in rows] == list_models(), AGAIN
+
+
+# Networks that are nothing without their decoder.
+DRAWING = {"gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r"}
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_a_name_alone_gives_the_network_of_the_paper(name):
+    with torch.device("meta"):
+        model = create_model(name)
+        out = model(torch.rand(2, *MODELS[name].image))
+    assert row(name, model) in written_rows(), AGAIN
+    assert out.scores.shape == (2, MODELS[name].n_classes)
+    draws = MODELS[name].options.get("decoder", name in DRAWING)
+    assert (out.reconstruction is not None) == draws
+    if draws:
+        assert out.reconstruction.shape == (2, *MODELS[name].image)
 
 
 ALLOWED = [(name, routing) for name in list_models() for routing in MODELS[name].routings]
@@ -178,4 +202,6 @@ def test_the_own_routing_is_allowed():
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    with torch.device("meta"):
+        anew = page([row(name, create_model(name)) for name in list_models()])
+    PAGE.write_text(anew, encoding="utf-8")

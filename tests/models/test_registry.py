@@ -27,22 +27,6 @@ def test_the_list_is_the_table():
     assert {"capsnet", "mitterreiter_5x16", "resnet18"} <= set(MODELS)
 
 
-@pytest.mark.parametrize("name", list_models())
-def test_a_name_alone_gives_the_network_of_the_paper(name):
-    with torch.device("meta"):
-        model = create_model(name)
-        out = model(torch.rand(2, *MODELS[name].image))
-    assert out.scores.shape == (2, MODELS[name].n_classes)
-    draws = MODELS[name].options.get("decoder", name in DRAWING)
-    assert (out.reconstruction is not None) == draws
-    if draws:
-        assert out.reconstruction.shape == (2, *MODELS[name].image)
-
-
-# Networks that are nothing without their decoder.
-DRAWING = {"gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r"}
-
-
 def test_a_hundred_classes_are_in_the_name():
     for name, preset in MODELS.items():
         assert (preset.n_classes == 100) == name.endswith("c100")
@@ -173,6 +157,10 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
         sharp = create_model(name, routing="star", sharpness=0.5)
     told = {each.sharpness for each in sharp.modules() if isinstance(each, StarRouting)}
     assert told == {0.5}
+    assert sharp.config["sharpness"] == 0.5
+    said = r"^uniform routing has no use for sharpness=0\.5; leave it out\.$"
+    with pytest.raises(TorchcapsError, match=said):
+        create_model(name, routing="uniform", sharpness=0.5)
     assert sharp.config["sharpness"] == 0.5
 
 

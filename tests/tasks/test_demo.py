@@ -14,7 +14,7 @@ from torchcaps.data import load
 from torchcaps.data.make.part_whole import SIZES
 from torchcaps.tasks import demo
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.module import Training
+from torchcaps.train.loop import Loop
 from torchcaps.train.start import initial_model
 
 # The package hides its module `demo` behind the function.
@@ -85,7 +85,7 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
     files = [file for file in folder.glob("*/*") if file.is_file()]
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
     (folder / "report.html").unlink()
-    monkeypatch.setattr(Training, "training_step", lambda *_: pytest.fail("it trains again"))
+    monkeypatch.setattr(Loop, "training_step", lambda *_: pytest.fail("it trains again"))
     assert demo(folder, seed=4).is_file()
     assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before} == before
 
@@ -94,7 +94,7 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
 def test_a_stopped_demo_keeps_the_twin_it_has(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Training.training_step
+    step = Loop.training_step
     trained: list[object] = []
 
     def training_step(self, batch, batch_idx):
@@ -103,7 +103,7 @@ def test_a_stopped_demo_keeps_the_twin_it_has(
             raise RuntimeError("out")
         return step(self, batch, batch_idx)
 
-    monkeypatch.setattr(Training, "training_step", training_step)
+    monkeypatch.setattr(Loop, "training_step", training_step)
     with pytest.raises(RuntimeError, match="out"):
         demo(tmp_path, seed=4)
     assert not (tmp_path / "report.html").exists()

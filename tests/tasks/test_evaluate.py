@@ -626,10 +626,10 @@ def test_remembered_data_that_moved_are_told(run, tmp_path):
     assert len(evaluate_file(run.folder).right) == 12
     assert text_of(lambda: evaluate_file(run.folder, data="mnist")).startswith(
         f"mnist is looked for where the data of {run.folder} are, since no root is named (--root "
-        f"FOLDER on the command line, root= in Python): neither t10k-"
+        f"FOLDER on the command line, root= in Python): t10k-images-idx3-ubyte or t10k-"
     )
     assert text_of(lambda: evaluate_file(run.folder, data="mnist", root=tmp_path)).startswith(
-        "neither t10k-"
+        "t10k-images-idx3-ubyte or t10k-images-idx3-ubyte.gz is not in"
     )
 
 

@@ -101,8 +101,10 @@ class Conv3dCapsules(nn.Module):
             votes = torch.unflatten(made, 0, maps.shape[:2])
         else:
             stacked = maps.flatten(1, 2).unsqueeze(1)
-            how = {"stride": (self.d_in, 1, 1), "padding": (0, middle, middle)}
-            votes = nn.functional.conv3d(stacked, self.weight, **how).transpose(1, 2)
+            made = nn.functional.conv3d(
+                stacked, self.weight, stride=(self.d_in, 1, 1), padding=(0, middle, middle)
+            )
+            votes = made.transpose(1, 2)
         # [b, types_in, types * d_out, h, w]
         votes = torch.unflatten(votes, 2, (types, self.d_out)).permute(0, 1, 4, 5, 2, 3)
         return votes.reshape(*lead, types_in, self.n_out, self.d_out)

@@ -190,12 +190,12 @@ def _check_asked(recipe: object, low: float, high: float, steps: int) -> None:
             f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
             f"{high:g}."
         )
-    check_count("steps", steps, least=FEWEST, so="a slope is not seen in fewer")
-    if steps > MOST:
+    if isinstance(steps, int) and steps > MOST:
         raise TorchcapsError(
             f"a slope is seen in some hundred steps, and more than {MOST:,} would be training, but "
             f"{short(steps)} were asked for; take 100."
         )
+    check_count("steps", steps, least=FEWEST, so="a slope is not seen in fewer")
 
 
 def _again_and_again(batches: Batches) -> Any:

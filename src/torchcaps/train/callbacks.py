@@ -85,7 +85,9 @@ class SaveState(Watcher):
         for logger in self.loggers:
             logger.log_hyperparams(self.run.recipe.model_dump())
         if threading.current_thread() is threading.main_thread():
-            self.before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._on_sigterm)
+            # Of a handler that is not Python's, nothing is known.
+            before = signal.signal(signal.SIGTERM, self._on_sigterm)
+            self.before[signal.SIGTERM] = signal.SIG_DFL if before is None else before
             # Where a program of one's own answers Ctrl-C, it goes on doing so.
             if signal.getsignal(signal.SIGINT) in SECOND:
                 self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
