@@ -2,9 +2,11 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from torchcaps.errors import TorchcapsError, short
 
@@ -25,6 +27,34 @@ def beside(path: Path) -> Iterator[Path]:
         yield partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+def own_file(path: Path, what: str, then: str) -> BinaryIO:
+    """Open a file of ours to read and to append to. In a folder that others may write to, its name
+    may be taken by a link to a file that is not to be written, or by a pipe that never answers.
+
+    what: the file should be, and then: what to do once it is away; both for the sentence.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        number = os.open(path, flags, 0o666)
+    except OSError as error:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise _not_ours(path, what, then) from error
+        raise
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(number)
+        raise _not_ours(path, what, then)
+    return os.fdopen(number, "a+b")
+
+
+def _not_ours(path: Path, what: str, then: str) -> TorchcapsError:
+    return TorchcapsError(
+        f"{path} should be {what}, but is a link or no ordinary file; somebody else may have put "
+        f"it there: look at it, remove it, and {then}."
+    )
 
 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:

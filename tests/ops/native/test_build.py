@@ -362,8 +362,8 @@ def test_a_folder_that_others_can_write_to_is_not_used(real, cache, caplog):
     cache.chmod(0o777)
     assert build.library() is None
     assert caplog.messages == [
-        f"{WHY}others can write to {cache}; make it yours alone (chmod 700), or name another "
-        f"folder in TORCHCAPS_CACHE"
+        f"{WHY}others can write to {cache}, and may have left something in it; name a new folder "
+        f"in TORCHCAPS_CACHE that only you can write to"
     ]
     # Everything is slower than it need be, until somebody mends it.
     assert caplog.records[-1].levelname == "WARNING"
@@ -394,7 +394,7 @@ def test_a_folder_that_others_could_swap_is_not_used(
     shared.parent.chmod(home)
     monkeypatch.setenv("TORCHCAPS_CACHE", str(shared / "cache"))
     assert answer() == (7 if is_used else None)
-    assert is_used or f"others can write to {shared};" in caplog.messages[-1]
+    assert is_used or f"others can write to {shared}, and may" in caplog.messages[-1]
 
 
 def test_no_folder_that_is_made_is_open_to_a_group(real, cache, monkeypatch, tmp_path):
@@ -425,6 +425,42 @@ def test_a_library_that_others_could_write_is_not_loaded(real, cache, monkeypatc
     forget(monkeypatch)
     assert answer() == 7
     assert build._is_private(cache / name)
+
+
+@pytest.mark.parametrize("by", [os.symlink, os.link], ids=["symbolic", "hard"])
+def test_a_planted_library_is_not_loaded(real, cache, monkeypatch, tmp_path, by):
+    """Whoever could once write here may have left a link, in a folder that is closed by now."""
+    victim = tmp_path / "victim.so"
+    (tmp_path / "other.cc").write_text(SOURCE % 8)
+    made = [real, "-shared", "-fPIC", str(tmp_path / "other.cc"), "-o", str(victim)]
+    subprocess.run(made, check=True)
+    victim.chmod(0o600)
+    cache.mkdir(parents=True, mode=0o700)
+    key = build._key(build._compiler())
+    planted = cache / f"{key}-{build._digest(victim)}.so"
+    by(victim, planted)
+    assert build._load(cache, key) is None
+    assert answer() == 7
+    assert victim.exists()
+
+
+@pytest.mark.parametrize("what", ["link", "hard link", "pipe"])
+def test_a_planted_lock_is_not_opened(real, cache, monkeypatch, caplog, tmp_path, what):
+    monkeypatch.setattr(build, "_key", lambda command: "key")
+    cache.mkdir(parents=True, mode=0o700)
+    victim, lock = tmp_path / "thesis", cache / "key.lock"
+    victim.write_text("years of work")
+    by = {"link": lock.symlink_to, "hard link": lock.hardlink_to, "pipe": lambda _: os.mkfifo(lock)}
+    by[what](victim)
+    child = forked(lambda: build.library() is None)
+    assert os.waitpid(child, 0)[1] == 0
+    assert build.library() is None
+    assert victim.read_text() == "years of work"
+    assert caplog.messages == [
+        f"{WHY}{lock} should be a lock, but is a link or no ordinary file; somebody else may have "
+        f"put it there: look at it, remove it, and name a new folder in TORCHCAPS_CACHE."
+    ]
+    assert caplog.records[-1].levelname == "WARNING"
 
 
 def test_who_builds_too_long_is_not_waited_for(real, cache, monkeypatch, caplog):

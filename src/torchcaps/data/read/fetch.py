@@ -10,20 +10,19 @@ import http.client
 import os
 import re
 import shutil
-import stat
 import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import cast
 from urllib.parse import urljoin, urlsplit
 
 from filelock import FileLock
 
 from torchcaps._checks import check_number
-from torchcaps._paths import path_of
+from torchcaps._paths import own_file, path_of
 from torchcaps.data.registry import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
 
@@ -118,7 +117,7 @@ def _lock(place: Path) -> FileLock:
     lock = place.with_name(f".{place.name}.lock")
     # filelock may cut off what it opens: through links of both kinds before 3.20.1, and through
     # hard links in many later versions.
-    _own_file(lock, "the lock of a file").close()
+    own_file(lock, "the lock of a file", "fetch again").close()
     return FileLock(lock)
 
 
@@ -189,36 +188,11 @@ def _length(path: Path) -> int:
     return path.lstat().st_size if path.is_file() else 0
 
 
-def _own_file(path: Path, what: str) -> BinaryIO:
-    """Open a file of ours to read and to append to. In a folder that others may write to, its name
-    may be taken by a link to a file that is not to be written, or by a pipe that never answers."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        number = os.open(path, flags, 0o666)
-    except OSError as error:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise _not_ours(path, what) from error
-        raise
-    status = os.fstat(number)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(number)
-        raise _not_ours(path, what)
-    return os.fdopen(number, "a+b")
-
-
-def _not_ours(path: Path, what: str) -> TorchcapsError:
-    return TorchcapsError(
-        f"{path} should be {what}, but is a link or no ordinary file; somebody else may have put "
-        f"it there: look at it, remove it, and fetch again."
-    )
-
-
 def _complete(
     url: str, partial: Path, file: RemoteFile, timeout: float, progress: Progress | None
 ) -> str:
     """Append what a partial file lacks; return the SHA-256 of the whole."""
-    with _own_file(partial, "a file that was begun") as out:
+    with own_file(partial, "a file that was begun", "fetch again") as out:
         out.seek(0)
         seen, have = hashlib.sha256(), 0
         while piece := out.read(CHUNK):

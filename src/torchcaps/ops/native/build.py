@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 
+from torchcaps._paths import own_file
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.constant import constant
 
@@ -92,8 +93,8 @@ def library() -> ctypes.CDLL | None:
         if not _once.asked:
             try:
                 _once.found = _library()
-            except (Unavailable, OSError, subprocess.SubprocessError) as error:
-                can_be_mended = isinstance(error, BuildFailed | NoFolder)
+            except (TorchcapsError, Unavailable, OSError, subprocess.SubprocessError) as error:
+                can_be_mended = isinstance(error, TorchcapsError | BuildFailed | NoFolder)
                 level = logging.WARNING if can_be_mended else logging.INFO
                 log.log(level, "no native kernels, PyTorch routes instead: %s", _one_line(error))
             _once.asked = True
@@ -200,14 +201,14 @@ def _folder() -> Path:
                 f"folder in TORCHCAPS_CACHE"
             )
         raise NoFolder(
-            f"others can write to {open_to_others}; make it yours alone (chmod 700), or name "
-            f"another folder in TORCHCAPS_CACHE"
+            f"others can write to {open_to_others}, and may have left something in it; name a new "
+            f"folder in TORCHCAPS_CACHE that only you can write to"
         )
     return folder
 
 
 def _is_private(path: Path) -> bool:
-    status = path.stat()
+    status = path.lstat()
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
 
 
@@ -259,7 +260,9 @@ def _cpu() -> str:
 def _load(folder: Path, key: str) -> ctypes.CDLL | None:
     """A library of this key that is whole, or None; what is not whole is removed."""
     for path in sorted(folder.glob(f"{key}-*.so")):
-        if not _is_private(path):
+        # A link was planted by somebody who could once write here.
+        status = path.lstat()
+        if not _is_private(path) or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             continue
         if path.stem != f"{key}-{_digest(path)}":
             path.unlink(missing_ok=True)
@@ -323,7 +326,7 @@ def _alone(path: Path) -> Iterator[None]:
     import fcntl  # not on Windows
 
     until = time.monotonic() + SECONDS
-    with path.open("wb") as file:
+    with own_file(path, "a lock", "name a new folder in TORCHCAPS_CACHE") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
