@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -217,6 +218,7 @@ def test_a_fork_while_another_thread_builds_does_not_wait_for_it(real, cache):
 
 
 WHY = "no native kernels, PyTorch routes instead: "
+ANOTHER = "name another compiler in CXX, or another folder in TORCHCAPS_CACHE"
 
 
 @pytest.mark.parametrize("name", [None, "", "  "])
@@ -296,11 +298,22 @@ def test_a_folder_from_which_nothing_is_loaded(real, cache, monkeypatch, caplog)
 
     monkeypatch.setattr(build.ctypes, "CDLL", refuse)
     assert build.library() is None
-    assert caplog.messages[-1] == (
-        f"{WHY}{cache} cannot be used (failed to map segment from shared object); name another "
-        f"folder in TORCHCAPS_CACHE"
+    assert caplog.messages[-1].startswith(f"{WHY}{cache}/")
+    assert caplog.messages[-1].endswith(
+        f".so cannot be loaded (failed to map segment from shared object), so it is removed; "
+        f"{ANOTHER}"
     )
     assert caplog.records[-1].levelname == "WARNING"
+
+
+def test_nothing_is_built_where_no_program_may_lie(real, cache, monkeypatch, caplog):
+    flags = SimpleNamespace(f_flag=getattr(os, "ST_NOEXEC", 0) or pytest.skip("Linux alone"))
+    monkeypatch.setattr(build.os, "statvfs", lambda path: flags)
+    assert build.library() is None
+    assert caplog.messages == [
+        f"{WHY}no program may lie in {cache}, which is mounted noexec; name another folder in "
+        f"TORCHCAPS_CACHE"
+    ]
 
 
 def test_a_folder_of_somebody_else(real, cache, monkeypatch, caplog):
@@ -461,6 +474,40 @@ def test_a_planted_lock_is_not_opened(real, cache, monkeypatch, caplog, tmp_path
         f"put it there: look at it, remove it, and name a new folder in TORCHCAPS_CACHE."
     ]
     assert caplog.records[-1].levelname == "WARNING"
+
+
+BROKEN = {
+    "garbage": 'pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_bytes(b"no library")',
+    "another library": f"os.execv({{real!r}}, [{{real!r}}, *{['-shared', '-xc++', os.devnull]}, "
+    "sys.argv[-2], sys.argv[-1]])",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_a_broken_compiler_makes_is_not_kept(real, cache, monkeypatch, caplog, tmp_path, how):
+    path = tmp_path / "compiler"
+    broken = BROKEN[how].format(real=real)
+    text = f"#!{sys.executable}\nimport os, pathlib, sys\nif '-o' in sys.argv:\n    {broken}\n"
+    path.write_text(text)
+    path.chmod(0o700)
+    monkeypatch.setenv("CXX", str(path))
+    monkeypatch.setattr(build, "_key", lambda command: "key")
+    assert build.library() is None
+    said = caplog.messages[-1]
+    assert said.startswith(f"{WHY}{cache}/key-")
+    assert ".so cannot be loaded (" in said
+    assert said.endswith(f"), so it is removed; {ANOTHER}")
+    assert caplog.records[-1].levelname == "WARNING"
+    assert libraries(cache) == []
+    # Once the compiler is mended, all is well.
+    monkeypatch.delenv("CXX")
+    forget(monkeypatch)
+    assert answer() == 7
+
+
+def test_a_build_on_a_machine_under_load_is_waited_for():
+    """111 s were seen, where it takes ten alone."""
+    assert build.SECONDS >= 5 * 111
 
 
 def test_who_builds_too_long_is_not_waited_for(real, cache, monkeypatch, caplog):

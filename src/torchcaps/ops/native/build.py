@@ -43,8 +43,8 @@ FLAGS = (
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
-# Of a build, and of waiting for another process that builds.
-SECONDS = 120.0
+# Of a build, and of waiting for another process that builds; under load two minutes were seen.
+SECONDS = 600.0
 
 log = logging.getLogger("torchcaps")
 
@@ -204,6 +204,11 @@ def _folder() -> Path:
             f"others can write to {open_to_others}, and may have left something in it; name a new "
             f"folder in TORCHCAPS_CACHE that only you can write to"
         )
+    if os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+        raise NoFolder(
+            f"no program may lie in {folder}, which is mounted noexec; name another folder in "
+            f"TORCHCAPS_CACHE"
+        )
     return folder
 
 
@@ -233,7 +238,7 @@ def _swappable(folder: Path) -> Path | None:
 def _key(command: list[str]) -> str:
     """Hash all that a library depends on."""
     version = subprocess.run(
-        [*command[: -len(FLAGS) - 1], "--version"], capture_output=True, timeout=SECONDS, check=True
+        [*command[: -len(FLAGS) - 1], "--version"], capture_output=True, timeout=60, check=True
     )
     parts = [path.read_bytes() for path in _files("*.[ch]pp")]
     parts += ["\0".join(command).encode(), version.stdout, _cpu().encode()]
@@ -267,8 +272,16 @@ def _load(folder: Path, key: str) -> ctypes.CDLL | None:
         if path.stem != f"{key}-{_digest(path)}":
             path.unlink(missing_ok=True)
             continue
-        found = ctypes.CDLL(str(path))
-        found.torchcaps_use_team(_Team() if _once.is_fork else _team())
+        try:
+            found = ctypes.CDLL(str(path))
+            found.torchcaps_use_team(_Team() if _once.is_fork else _team())
+        except (OSError, AttributeError) as error:
+            # A broken compiler may call garbage a library; the next process builds it anew.
+            path.unlink(missing_ok=True)
+            raise BuildFailed(
+                f"{path} cannot be loaded ({error}), so it is removed; name another compiler in "
+                f"CXX, or another folder in TORCHCAPS_CACHE"
+            ) from error
         return found
     return None
 
