@@ -1,6 +1,7 @@
 """A stopped run goes on as if nothing had happened, whatever stopped it and whenever."""
 
 import csv
+import errno
 import importlib
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -687,6 +689,19 @@ WRITES = [
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(recipe(epochs=2), tmp_path_factory.mktemp("short"))
+
+
+def test_training_needs_no_room_in_the_temporary_folder(
+    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$TMPDIR may be full, and what is written there outlives who is killed."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "_mkstemp_inner", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert_same(fit(recipe(epochs=2), tmp_path), short)
 
 
 # By default before the first, within an epoch, between two epochs, and before the last.

@@ -1,5 +1,6 @@
 """The state of a run as somebody else may have packed it: memory is taken for its bytes alone."""
 
+import errno
 import json
 import zipfile
 
@@ -8,7 +9,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.folder.state import PARTS, RECIPE, read_state, state_of
+from torchcaps.train.folder.state import PARTS, RECIPE, read_state, state_of, write_state
 
 ZEROS = {"epoch": 1, "state_dict": {"a": torch.zeros(100_000)}}
 
@@ -66,3 +67,33 @@ def test_a_state_of_more_bytes_than_its_file_is_refused(tmp_path, monkeypatch):
     assert "cannot be read (its parts have more bytes than the file); it is" in text_of(
         lambda: read(path)
     )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_full_disk_is_told_by_its_name_and_leaves_nothing(tmp_path, share):
+    """Of a state of many bytes, only some can be written."""
+    path = tmp_path / "state.partial"
+    write_state(ZEROS, path)
+    size = path.stat().st_size
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(size * share), before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            write_state(ZEROS, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(path))
+    assert not path.exists()
+    write_state(ZEROS, path)
+    assert torch.equal(read(path)["state_dict"]["a"], ZEROS["state_dict"]["a"])
+
+
+def test_a_state_is_not_written_through_a_planted_link(tmp_path):
+    victim, path = tmp_path / "thesis", tmp_path / "run" / "state.partial"
+    victim.write_text("years of work")
+    path.parent.mkdir()
+    path.symlink_to(victim)
+    write_state(ZEROS, path)
+    assert victim.read_text() == "years of work"
+    assert torch.equal(read(path)["state_dict"]["a"], ZEROS["state_dict"]["a"])

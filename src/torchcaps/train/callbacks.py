@@ -20,6 +20,7 @@ from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.run import Run
+from torchcaps.train.folder.state import write_state
 from torchcaps.train.loggers import Logger
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.sampled import Sampled
@@ -220,7 +221,7 @@ def copied(tensor: Tensor) -> Tensor:
 
 def _write(state: dict[str, Any], path: Path, is_there: torch.cuda.Event) -> Path:
     is_there.synchronize()
-    torch.save(state, path)
+    write_state(state, path)
     return path
 
 

@@ -15,7 +15,7 @@ from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches
 from torchcaps.train.beginning import eval_frozen
 from torchcaps.train.captured import Captured, why_not
-from torchcaps.train.folder.state import RECIPE
+from torchcaps.train.folder.state import RECIPE, write_state
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
@@ -177,7 +177,7 @@ class Loop:
 
     def save(self, path: Path) -> None:
         """Write down all that is needed to go on."""
-        torch.save(self.state(), path)
+        write_state(self.state(), path)
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on, by the names that Lightning has for it."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchcaps._digests import check_digest
+from torchcaps._paths import make_new
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.folder.recipe_file import AS_BEFORE
 from torchcaps.train.folder.run import Run
@@ -36,6 +37,21 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
     state = read_state(path, needs=PARTS)
     _check_recipe(path, state, recipe)
     return path
+
+
+def write_state(state: dict[str, Any], path: Path) -> None:
+    """Write a state whole to a new file, or leave none and say which could not be written."""
+    make_new(path)
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        # Where a disk is full, torch raises an error of its own that does not say so.
+        why = error if isinstance(error, OSError) else error.__context__
+        if isinstance(why, OSError):
+            raise OSError(why.errno, why.strerror, str(path)) from None
+        raise
 
 
 def read_state(path: Path, *, needs: tuple[str, ...], device: str = "meta") -> dict[str, Any]:
