@@ -13,6 +13,7 @@ from torch import nn
 
 from error_text import text_of
 from laid_runs import lay_run, small_network, tiny_images
+from torchcaps._printable import printable
 from torchcaps.data import SOURCES, Batch, ImageSet, load, resized
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
@@ -442,6 +443,45 @@ def test_predictions_as_csv(tmp_path):
     assert head == ["index", "label", "predicted", "right", *(f"score {name}" for name in names)]
     assert rows[3][:4] == ["3", "blue", "red, dark", "False"]
     assert [float(score) for score in rows[3][4:]] == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("-2+3", "'-2+3"),
+        # Where a table is parted at semicolons.
+        ("red;=1+1", "red;'=1+1"),
+        ("a\x1b[2J\tb\rc", "a\\x1b[2J\\tb\\rc"),
+        ("\t=1+1", "\\t=1+1"),
+        *((plain, plain) for plain in ("-1.5", "+", "two\u200dfold", "a=b", "Käse", "'=1'")),
+    ],
+)
+def test_a_name_in_predictions_is_no_formula_and_steers_no_terminal(tmp_path, name, written):
+    files = ("=1.png", "-2.png", "3", f"{name}/4.png")
+    found = replace(evaluate(Channels(), FOUR), class_names=(name, "green", "blue"), files=files)
+    write_predictions(found, tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    assert head[5] == f"score {written}"
+    assert [row[2] for row in rows] == [written, "green", "green", "blue"]
+    assert [row[1] for row in rows][:3] == ["'=1.png", "'-2.png", "3"]
+    write_predictions(found, tmp_path / "a.jsonl")
+    text = (tmp_path / "a.jsonl").read_text(encoding="utf-8")
+    assert next(json.loads(line)["label"] for line in text.splitlines()) == name
+    for shown in (text, (tmp_path / "a.csv").read_text(encoding="utf-8")):
+        assert printable(shown, keep="\n") == shown
+
+
+def test_a_control_beyond_ascii_is_escaped_in_json_lines(tmp_path):
+    """It begins a command to a terminal as ESC [ does."""
+    found = replace(evaluate(Channels(), FOUR), class_names=("a\x9b2J", "grün", "blue"))
+    write_predictions(found, tmp_path / "a.jsonl")
+    text = (tmp_path / "a.jsonl").read_text(encoding="utf-8")
+    assert "\x9b" not in text
+    assert '"grün"' in text
+    assert json.loads(text.splitlines()[0])["label"] == "a\x9b2J"
 
 
 def test_several_classes_are_joined(tmp_path):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps._paths import path_of
+from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluation import Evaluation
 from torchcaps.train.folder.digests import write_whole
+
+# Where a cell begins as a formula does; a number or a sign alone is none. Some programs part cells
+# at semicolons too.
+_FORMULA = re.compile(r"(?:^|(?<=;))(?=[=+\-@])(?![+-]?[\d.]*(?:;|$))")
 
 
 def write_predictions(found: Evaluation, path: str | os.PathLike[str]) -> None:
@@ -82,7 +88,10 @@ def _in_utf8(name: str) -> str:
 
 
 def _json_lines(found: Evaluation) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(found))
+    lines = [json.dumps(row, ensure_ascii=False) for row in _rows(found)]
+    # What steers a terminal becomes its escape, from which a reader has the same name.
+    lines = [line if printable(line) == line else json.dumps(json.loads(line)) for line in lines]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _csv(found: Evaluation) -> str:
@@ -90,8 +99,13 @@ def _csv(found: Evaluation) -> str:
     table = csv.writer(text, lineterminator="\n")
     rows = _rows(found)
     facts = [name for name in rows[0] if name != "scores"]
-    table.writerow([*facts, *(f"score {name}" for name in _names(found))])
+    table.writerow([*facts, *(f"score {_cell(name)}" for name in _names(found))])
     for row in rows:
         scores = row.pop("scores")
-        table.writerow([*row.values(), *scores])
+        table.writerow([*map(_cell, row.values()), *scores])
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Write text so that no table program takes it for a formula, and no terminal for a command."""
+    return _FORMULA.sub("'", printable(value, keep="")) if isinstance(value, str) else value
