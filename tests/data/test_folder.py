@@ -1,6 +1,7 @@
 """A folder of pictures: modes, sizes, splits; and a sentence for each thing wrong with it."""
 
 import os
+import shutil
 import struct
 import sys
 import zlib
@@ -193,6 +194,25 @@ def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
     (root / "cat" / ".DS_Store").write_bytes(b"?")
     (root / "cat" / "notes.txt").write_text("ours")
     assert image_folder(root).class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize("parts", [("",), ("train", "test")], ids=["drawn", "parted"])
+@pytest.mark.parametrize("name", ["...", ".net"])
+def test_a_class_whose_name_begins_with_a_dot_is_told(
+    tmp_path: Path, name: str, parts: tuple[str, ...]
+) -> None:
+    for part in parts:
+        root = animals(tmp_path / "pets" / part)
+        (root / "dog").rename(root / "duck")
+        shutil.copytree(root / "cat", root / name)
+    with pytest.warns(UserWarning, match="left out") as told:
+        assert image_folder(tmp_path / "pets").class_names == ("cat", "duck")
+    first = tmp_path / "pets" / sorted(parts)[0] / name / "0.png"
+    assert [str(each.message) for each in told] == [
+        f"left out of {tmp_path / 'pets'}: {4 * len(parts)} pictures ({first} is the first), which "
+        f"lie in a folder whose name begins with a dot, as those of hidden things do; name it "
+        f"anew if it is a class, or take them away."
+    ]
 
 
 def test_pictures_that_are_left_out_are_counted(tmp_path: Path) -> None:
