@@ -36,6 +36,6 @@ def why(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, StatementVerdict) and verdict.open_because:
         return f"it leans, since {verdict.open_because}"
-    if isinstance(verdict, NumberVerdict) and verdict.incomparable:
-        return verdict.incomparable
+    if isinstance(verdict, NumberVerdict) and (verdict.incomparable or verdict.open_because):
+        return verdict.incomparable or verdict.open_because or ""
     return "errors are compared, and a printed deviation widens nothing"

@@ -17,6 +17,7 @@ from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.headcount import head_count
 from torchcaps_claims.result import Result
 from torchcaps_claims.scale import clipped
+from torchcaps_claims.starts import SCALES
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict, is_as_right
@@ -64,8 +65,16 @@ def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) ->
             (where, len(rows), "; ".join(sorted({*map(_why, rows)})))
             for where, rows in waiting.items()
         ],
+        starting=[(each, _by_scale(each)) for each in judged if each.starts],
+        scales=SCALES,
         to_evidence=to_evidence,
     )
+
+
+def _by_scale(each: Result) -> list[str]:
+    """What each other scale of the first weights gives."""
+    known = {start.scale: start.text() for start in each.starts}
+    return [known.get(scale, "not run") for scale in SCALES]
 
 
 def appendix(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
@@ -163,12 +172,13 @@ def protocol(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
-    if isinstance(verdict, StatementVerdict) and verdict.open_because:
+    if isinstance(verdict, NumberVerdict | StatementVerdict) and verdict.open_because:
         conditions = f"not decided: {verdict.open_because} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""
-    return "; departs: ".join((conditions, *departures)) + chosen + short + remark
+    others = "".join(f"; from N(0, {x.scale:g}²): {x.text()}" for x in each.starts)
+    return "; departs: ".join((conditions, *departures)) + chosen + others + short + remark
 
 
 def _departures(record: Record) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import os
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -18,6 +18,7 @@ from torchcaps_claims.judges import JUDGES, judge_and_read
 from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
+from torchcaps_claims.starts import OPTION, SEEDS, STUDY, Start, as_default, bear_out, contradict
 from torchcaps_claims.statistics import RATES
 from torchcaps_claims.verdict import (
     NumberVerdict,
@@ -39,6 +40,8 @@ class Result:
     plan: Plan
     verdict: NumberVerdict | StatementVerdict | ShownVerdict | None = None
     records: Mapping[str, Record] = field(default_factory=dict)
+    # What other first weights say, where it rests on a default of ours.
+    starts: tuple[Start, ...] = ()
 
     @property
     def status(self) -> str:
@@ -93,10 +96,15 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         name: record
         for name, record in records.items()
         # A study of our own judges nothing of a paper, whatever networks it shares with a plan: it
-        # does not say how much smaller they are.
-        if claim.id in record.claims
-        or (
-            record.claims and record.recipe.get("model") in models and trained_in(record) in trained
+        # does not say how much smaller they are. What other first weights give stands beside it.
+        if record.study != STUDY
+        and (
+            claim.id in record.claims
+            or (
+                record.claims
+                and record.recipe.get("model") in models
+                and trained_in(record) in trained
+            )
         )
     }
     if claim.states and plan.shown_by is None:
@@ -106,12 +114,9 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
                 taken = {id(record) for record in read}
                 rests_on = {name: each for name, each in alike.items() if id(each) in taken}
                 because = why_it_leans(plan, [*rests_on.values()])
-                # What a choice of ours refutes may be the choice.
-                if because is None and compared.word == "fails":
-                    because = claim.default
                 if because is not None or compared.word == "undecided":
                     compared = compared.leaning(because)
-                return Result(claim, plan, compared, rests_on)
+                return _on_default(Result(claim, plan, compared, rests_on), records)
         return Result(claim, plan)
     if len(plan.jobs) > 1:
         return _chosen_of(plan, about) or Result(claim, plan)
@@ -120,7 +125,44 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         for name, record in about.items()
         if (verdict := _verdict(plan, record)) is not None
     ]
-    return max(judged, key=_rank, default=Result(claim, plan))
+    return _on_default(max(judged, key=_rank, default=Result(claim, plan)), records)
+
+
+def _on_default(found: Result, records: Mapping[str, Record]) -> Result:
+    """A verdict that rests on a default of ours, as other first weights leave it: borne out, open,
+    or one on our default alone."""
+    because, verdict = found.claim.default, found.verdict
+    if because is None or verdict is None or isinstance(verdict, ShownVerdict):
+        return found
+    starts = _starts_of(found.plan, records)
+    if other := contradict(verdict.word, starts):
+        verdict = verdict.left_open(
+            f"it depends on how weights start, which the paper does not say: from N(0, 1) it comes "
+            f"out as {verdict.word}, from N(0, {other.scale:g}²) as {other.word}"
+        )
+    elif not bear_out(verdict.word, starts):
+        verdict = verdict.on_default(because)
+    return replace(found, verdict=verdict, starts=starts)
+
+
+def _starts_of(plan: Plan, records: Mapping[str, Record]) -> tuple[Start, ...]:
+    """What each other scale of the first weights gives, by the rule for N(0, 1), of fewer seeds."""
+    claim = plan.claim
+    fewer = replace(claim, conditions={**claim.conditions, "n_seeds_min": SEEDS})
+    found: dict[float, Start] = {}
+    # Of several records of a scale that of most seeds counts.
+    for name, record in sorted(records.items(), key=lambda each: each[1].measured):
+        if record.study != STUDY or claim.id not in record.claims:
+            continue
+        verdict: NumberVerdict | StatementVerdict | None = None
+        if claim.states:
+            verdict, _ = judge_and_read(fewer, [as_default(record)])
+        elif values := values_of(plan, record):
+            verdict = judge(claim, values)
+        right = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
+        scale = record.recipe["options"][OPTION]
+        found[scale] = Start(scale, name, record, fmean(right) if right else 0.0, verdict)
+    return tuple(found[scale] for scale in sorted(found))
 
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
@@ -200,8 +242,7 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
         because = why_incomparable(plan, record)
         if "best_seed" in plan.jobs[0].at:
             return judge_best(claim, values, plan.jobs[0].seeds, incomparable=because)
-        judged = judge(claim, values, incomparable=because, is_other_network=is_other)
-        return judged if claim.default is None else judged.on_default()
+        return judge(claim, values, incomparable=because, is_other_network=is_other)
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]

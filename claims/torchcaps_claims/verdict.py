@@ -75,6 +75,8 @@ class NumberVerdict:
     tolerance: float
     # Why ours cannot be held against it; then it is undecided, whatever the interval.
     incomparable: str | None = None
+    # What else keeps it from being decided.
+    open_because: str | None = None
 
     def text(self) -> str:
         """The same in one line."""
@@ -83,11 +85,16 @@ class NumberVerdict:
         return (
             f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
             f"{self._spread()}, tolerance {self.tolerance:.3g}"
+            f"{'' if self.open_because is None else f'; not decided: {self.open_because}'}"
         )
 
-    def on_default(self) -> "NumberVerdict":
+    def on_default(self, because: str) -> "NumberVerdict":
         """The same of a choice of ours: that another number came out is no fault of the paper."""
         return replace(self, word="on our default") if self.word in NUMBERS[1:3] else self
+
+    def left_open(self, because: str) -> "NumberVerdict":
+        """The same numbers, which decide nothing."""
+        return replace(self, word="undecided", open_because=because)
 
     def not_comparable(self) -> str:
         """The reason as a sentence that begins small."""
@@ -135,6 +142,14 @@ class StatementVerdict:
             return self
         because = self.open_because or because
         return replace(self, word=LEANS[would], open_because=because, would=would)
+
+    def on_default(self, because: str) -> "StatementVerdict":
+        """The same of a choice of ours: what that refutes may be the choice."""
+        return self.leaning(because) if self.word == "fails" else self
+
+    def left_open(self, because: str) -> "StatementVerdict":
+        """The same numbers, which lean to neither side."""
+        return replace(self, word="undecided", open_because=because, would=None)
 
     @property
     def n_text(self) -> str:

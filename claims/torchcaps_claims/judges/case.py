@@ -157,7 +157,7 @@ def open_if(
 
 def without_lean(part: Verdict, because: str) -> Verdict:
     """The same numbers, of something that the sentence is not about: they lean to neither side."""
-    return part and replace(part, word="undecided", open_because=because, would=None)
+    return part and part.left_open(because)
 
 
 def holds(part: Verdict) -> bool:
