@@ -482,3 +482,16 @@ def test_levels_that_a_paper_does_not_name_are_told(name, is_open):
     said = plan_of(find_claim(name)).left_open
     says = "the number of levels of this network on these images; the usual one is taken"
     assert said == (says if is_open else None)
+
+
+def test_viewpoints_and_pruning_of_smallnorb_are_those_of_the_row():
+    """Table 6 has familiar and novel viewpoints, of dense and of pruned networks, in rows of their
+    own, and so have the tables before it."""
+    rows = [each for each in claims(paper="renzulli2025") if each.conditions.get("axis")]
+    for claim in rows:
+        (job,) = plan_of(claim).jobs
+        assert job.test.endswith("-familiar") == ("-familiar" in claim.id), claim.id
+        assert job.train == f"smallnorb-{claim.conditions['axis']}"
+        if claim.table == 6:
+            assert ("prune" in job.after) == ("-pruned-" in claim.id), claim.id
+    assert len([each for each in rows if each.table == 6]) == 48
