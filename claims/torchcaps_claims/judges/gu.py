@@ -96,10 +96,18 @@ def _sharing_helps(case: Case) -> Verdict:
 
 @judge("gu2021-q-squash-helps-affine")
 def _squash_helps(case: Case) -> Verdict:
+    """Training accuracy is that of all images trained on or, where one network lacks it, of the
+    thousand of them that the last epoch measured."""
+
     def fitted(**chosen: Any) -> Values:
         return case.values("accuracy@expanded-mnist/train", AFF, **_transfer(case, False, chosen))
 
-    return case.each(_robuster(case, AFF, (AFF, NO_SQUASH)), fitted() - fitted(**NO_SQUASH))
+    def sampled(**chosen: Any) -> Values:
+        curves = case.curves("training_sample_accuracy", AFF, **_transfer(case, False, chosen))
+        return Values({seed: 100 * curve[-1] for seed, curve in curves.items()})
+
+    fits = fitted() - fitted(**NO_SQUASH) or sampled() - sampled(**NO_SQUASH)
+    return case.each(_robuster(case, AFF, (AFF, NO_SQUASH)), fits)
 
 
 @judge("gu2021-q-recon-neutral-affine")

@@ -7,6 +7,7 @@ The protocol holds no images out, so accuracies of epochs are those of training 
 import math
 import operator
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from torchcaps.analysis import curves
@@ -57,6 +58,8 @@ GAIN, REACHED = 5.0, 1.0
 # In percent: a network that is right more often has learned.
 LEARNED = 50.0
 LATER = "after so short a training a network that has not learned may only learn later"
+# Adam divides a gradient by its size and 1e-8: by less than a thousandth of that no weight moves.
+STILL = 1e-11
 # Rows hold numbers of 32 bits, in which 0.95 is a little less.
 LEVEL = 0.95 - 1e-6
 COSINE, CHI = "cancellation_cosine", "cancellation_chi"
@@ -135,19 +138,30 @@ def _em_without_bias(case: Case) -> Verdict:
 def _up_to(case: Case, model: str, *, trains: tuple[int, ...], stays: tuple[int, ...]) -> Verdict:
     """Shallow networks learn, deep ones stay at chance. One that stays is contradicted only where
     it is trained: between chance and trained nothing is decided. A short training can show that a
-    network learns, and not that it never does."""
+    network learns, and not that it never does, but where no gradient moves it."""
 
-    def right(depths: tuple[int, ...]) -> list[Values]:
-        return [_deep(case, model, n, data, bias=False) for data in SETS for n in depths]
+    def right(n: int, data: str) -> Values:
+        return _deep(case, model, n, data, bias=False)
 
-    learn = case.bound(*(each.greater(case.threshold["trained"]) for each in right(trains)))
+    least = case.threshold["trained"]
+    learn = case.bound(*(right(n, data).greater(least) for data in SETS for n in trains))
     parts = [open_if(case.is_reduced, learn, LATER, word="fails")]
-    for values in right(stays):
+    for data, n in product(SETS, stays):
+        values = right(n, data)
         at_chance = case.bound(values.less(case.threshold["chance"]))
-        is_trained = holds(case.bound(values.greater(case.threshold["trained"])))
+        is_trained = holds(case.bound(values.greater(least)))
         stays_there = at_chance if is_trained else confirming(at_chance)
-        parts.append(open_if(case.is_reduced, stays_there, LATER, word="holds"))
+        may_learn = case.is_reduced and not _is_still(case, model, n, data, values)
+        parts.append(open_if(may_learn, stays_there, LATER, word="holds"))
     return joined(*parts)
+
+
+def _is_still(case: Case, model: str, n: int, data: str, seeds: Values) -> bool:
+    """Whether no epoch of any seed has a gradient that moves a weight below the classes."""
+    parts = ("backbone", "primary", *(f"hidden_{k}" for k in range(2, n)), "classes")
+    names = (f"gradient_norm/{part}" for part in parts)
+    curves = [case.curves(name, model, **_chosen(model, n, False, data)) for name in names]
+    return all(max(curve.get(seed, (math.inf,))) < STILL for curve in curves for seed in seeds)
 
 
 @judge("peer2022-q-bias-helps-generally")

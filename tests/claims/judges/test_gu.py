@@ -99,6 +99,50 @@ def test_the_margin_loss_costs_robustness(entropy, expected):
     assert word("margin-slightly-harms", margin, other) == expected
 
 
+@pytest.mark.parametrize(
+    ("without", "whole", "expected"),
+    [
+        # Training accuracy is that of a thousand images in the last epoch, where one has no other.
+        ({"affine": 85.0, "sample": 0.95}, None, "holds"),
+        ({"affine": 93.0, "sample": 0.95}, None, "fails"),
+        ({"affine": 85.0, "sample": 0.995}, None, "fails"),
+        ({"affine": 85.0, "sample": None}, None, None),
+        ({"affine": 85.0, "sample": 0.995}, (99.0, 95.0), "holds"),
+        # The two are not compared with each other.
+        ({"affine": 85.0, "sample": 0.95}, (None, 99.9), "holds"),
+    ],
+)
+def test_squash_helps_moved_digits_and_those_that_were_trained_on(without, whole, expected):
+    fitted = whole or (None, None)
+    records = [
+        fitting(89.0, 0.97, fitted[0]),
+        fitting(
+            without["affine"],
+            without["sample"],
+            fitted[1],
+            primary_squash="none",
+            class_squash="none",
+        ),
+    ]
+    assert word("squash-helps-affine", *records) == expected
+
+
+def fitting(affine, sample, whole, **options):
+    """Of the reduced form, with its accuracy on training images by the end of epochs."""
+    values = {f"accuracy@{IMAGES}": [affine + n for n in NOISE], "accuracy": [97.0] * 5}
+    if whole is not None:
+        values["accuracy@expanded-mnist/train"] = [whole + n for n in NOISE]
+    curves = {"training_sample_accuracy": [(0.5, sample + n / 100) for n in NOISE]} if sample else {}
+    return record(
+        "gu_aff_capsnet",
+        "expanded-mnist",
+        values=values,
+        curves=curves,
+        reduced="five epochs",
+        **options,
+    )
+
+
 def overlaid(model, mean, *, loss="auto", **options):
     values = {"accuracy": [mean + n for n in NOISE]}
     fields, data = {"loss": loss}.items(), "multi-mnist"

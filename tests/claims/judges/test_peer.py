@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from made_records import record as of_epochs
 from torchcaps.study import Seed, make_record
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim, result_of
@@ -245,6 +246,33 @@ def test_one_control_of_twelve_is_as_good_by_chance_more_often():
     assert word(name, of_controls(biased, [behind, far])) != "fails"
     near = [97.5 + x for x in (-0.1, -0.05, 0.0, 0.05, 0.1)]
     assert word(name, of_controls(near, [behind, far])) == "fails"
+
+
+@pytest.mark.parametrize(
+    ("gradient", "expected"),
+    # Adam divides by a gradient's size and 1e-8: below a thousandth of that no weight moves.
+    [(0.0, "holds"), (9e-12, "holds"), (1.1e-11, "undecided"), (None, "undecided")],
+)
+def test_a_network_whose_gradients_vanish_learns_no_later(gradient, expected):
+    """In every epoch, of each of its parts; what the decoder gets does not move the classes."""
+    name, records = "peer2022-q-depth-rba-nobias", []
+    for n, mean in ((2, 98.0), (3, 98.0), (4, 10.0), (5, 10.0)):
+        parts = ["backbone", "primary", *(f"hidden_{k}" for k in range(2, n)), "classes"]
+        epochs = {f"gradient_norm/{part}": [(0.0, 0.0, gradient)] * 5 for part in parts}
+        epochs["gradient_norm/decoder"] = [(0.1,) * 3] * 5
+        records += [
+            of_epochs(
+                "peer_deep_dynamic",
+                data,
+                values={"accuracy": [mean + x for x in (-0.1, 0.0, 0.1, 0.05, -0.05)]},
+                curves=epochs if n > 3 and gradient is not None else {},
+                reduced="three epochs",
+                n_layers=n,
+                bias="none",
+            )
+            for data in SETS
+        ]
+    assert word(name, records) == expected
 
 
 def test_full_networks_are_not_compared_with_smaller_ones():
