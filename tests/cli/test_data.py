@@ -92,26 +92,6 @@ def test_get_shows_its_progress_to_somebody_who_looks(call, server, tmp_path, mo
     assert "2.0/2.0 kB" in err
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["get", "minst", "--root", "x"], "'minst' is no data set that can be fetched; did you"),
-        (["get", "folder", "--root", "x"], "'folder' is no data set that can be fetched; known: "),
-        (["get", "mnist", "--root", "x", "--timeout", "0"], "timeout must be a number above 0"),
-        (["check", "mnist"], "mnist needs root, the folder that holds its four files"),
-        (["check", "mnist", "--root", "nowhere"], "train-images-idx3-ubyte.gz is not in nowhere;"),
-        (["check", "minst"], "data 'minst' is unknown; did you mean 'mnist'?"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence_and_no_folder(call, tmp_path, monkeypatch, words, sentence):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(*words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("torchcaps: ")
-    assert sentence in err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_failing_server_ends_in_one_sentence(call, server, tmp_path):
     server.answers["/a.bin"] = plain(404)
     code, out, err = call("get", "tiny", "--root", tmp_path)

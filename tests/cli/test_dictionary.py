@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cli.command_line import assert_one_sentence, tiny
-from torchcaps import Capsules, LayerTrace, Output, create_model, load, save
+from torchcaps import Capsules, LayerTrace, Output, load, save
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.data import SOURCES, Batch, ImageSet
 from torchcaps.layers import DenseCapsules
@@ -60,8 +60,8 @@ def test_a_long_name_stands_apart_from_its_count():
     classes = tuple(ClassEntries(name, 3, 0.9, ()) for name in ("Ankle boot", "Bag"))
     found = Dictionary("fashion-mnist", "test", (11,), None, 6, 0.5, 0.5, classes)
     assert found.text().splitlines()[-2:] == [
-        "Ankle boot 0 trees of 3 images, 0.90 bit",
-        "Bag        0 trees of 3 images, 0.90 bit",
+        "Ankle boot  0 trees of 3 images, 0.90 bit",
+        "Bag         0 trees of 3 images, 0.90 bit",
     ]
 
 
@@ -101,31 +101,6 @@ def test_levels_are_never_chosen_on_test_images(run_folder, call, monkeypatch, e
     assert chosen[0] == chosen[1]
     shown = call("eval", run_folder, "--split", "validation", "--json")
     assert chosen[0]["plain"] == json.loads(shown.out)["accuracy"]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["{run}", "--levels", "1"], "--levels needs at least the 2 levels 0 and 1"),
-        (["{run}", "--levels", "11,6"], "or to one for each of the 4 routed layers"),
-        (
-            ["{run}/model.safetensors", "--data", "tiny"],
-            "model.safetensors has none; say how many there are: --levels 11.",
-        ),
-        (["{run}", "--levels", "11", "--each"], "but they are given: 11; leave one of the two out"),
-        (["none"], "there is no run folder and no saved network at none."),
-        (["{run}", "--picture", "trees.txt"], "trees.txt"),
-    ],
-)
-def test_bad_dictionaries_end_in_one_sentence(run_folder, call, words, sentence):
-    line = [word.format(run=run_folder) for word in words]
-    assert_one_sentence(call("dictionary", *line), sentence)
-
-
-def test_a_convnet_has_no_trees(call, tmp_path):
-    save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
-    words = ["dictionary", tmp_path / "plain.safetensors", "--data", "tiny", "--levels", "11"]
-    assert_one_sentence(call(*words), "so it has no couplings to quantise; take a capsule")
 
 
 class ReadOff(torch.nn.Module):

@@ -2,10 +2,6 @@
 
 import json
 
-import pytest
-
-from cli.command_line import assert_one_sentence
-
 
 def test_doctor_examines_what_is_to_be_trained(call):
     words = ["--model", "mitterreiter_5x16", "--data", "tiny", "--seconds", 1]
@@ -26,34 +22,9 @@ def test_doctor_takes_a_recipe_as_train_does(call, tmp_path):
     done = call("doctor", "--recipe", recipe, "--set", "loss=cross_entropy", "--seconds", 1)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("mitterreiter_5x16 on 40 training images of tiny, before training\n")
-    done = call("doctor", "--recipe", recipe, "--protocol", "nobody")
-    assert_one_sentence(done, "protocol 'nobody' is unknown; ")
 
 
 def test_doctor_examines_a_run(run_folder, call):
     done = call("doctor", run_folder, "--seconds", 1)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0].endswith(" of tiny, after training")
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (
-            [],
-            "doctor needs a run folder, or --model and --data of a network that is to be trained",
-        ),
-        (["--model", "capsnet"], "doctor needs a run folder, or --model and --data of a network"),
-        (["run", "--set", "seed=1"], "a run knows its network and its data; give the run folder"),
-        (["run", "--image-size", "9"], "a run knows its network and its data; give the run folder"),
-        (["run", "--data", "tiny"], "a run knows its network and its data; give the run folder"),
-        (["none"], "there is no run folder at none."),
-        (["."], ". is no run folder (recipe.json is missing); for a network that was not"),
-        (["--model", "capsnt", "--data", "tiny"], "model: 'capsnt' is unknown; did you mean 'caps"),
-        (["--model", "capsnet", "--data", "tny"], "data: 'tny' is unknown; did you mean 'tiny'?"),
-    ],
-)
-def test_a_doctor_without_a_patient_says_so(call, tmp_path, monkeypatch, words, sentence):
-    monkeypatch.chdir(tmp_path)
-    assert_one_sentence(call("doctor", *words), sentence)
-    assert not list(tmp_path.iterdir())

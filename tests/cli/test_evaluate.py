@@ -2,10 +2,6 @@
 
 import json
 
-import pytest
-
-from cli.command_line import assert_one_sentence
-
 
 def test_eval_prints_numbers_for_people_and_for_programs(run_folder, call):
     done = call("eval", run_folder)
@@ -29,45 +25,9 @@ def test_eval_writes_a_line_for_every_image(run_folder, call, tmp_path):
 
 def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
     file = run_folder / "model.safetensors"
-    assert_one_sentence(call("eval", file), "which does not know its data; name it with --data.")
     named = json.loads(call("eval", file, "--data", "tiny", "--json").out)
     own = json.loads(call("eval", run_folder, "--json").out)
     assert named == own
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["none"], "there is no run folder and no saved network at none."),
-        (["{run}", "--split", "tset"], "split='tset' is unknown; did you mean 'test'?"),
-        (["{run}", "--predictions", "no/p.csv"], "the folder no does not exist; make it, or"),
-        (["{run}", "--data", "tny"], "data 'tny' is unknown; did you mean 'tiny'?"),
-        (
-            ["{run}", "--quantise", "eleven"],
-            "--quantise must be a number of levels, for example 11",
-        ),
-        (["{run}", "--quantise", "1"], "--quantise needs at least the 2 levels 0 and 1, but came"),
-        (
-            ["{run}", "--quantise", "11,6"],
-            "one for each of the 4 routed layers hidden_2, hidden_3,",
-        ),
-        (["{run}", "--measure", "dynamcs"], "measurement='dynamcs' is unknown; did you mean 'dyn"),
-        (
-            ["{run}", "--measure", "dynamics", "activity"],
-            "got unexpected extra argument(s) (activity); repeat --measure or write commas: ",
-        ),
-        (
-            ["."],
-            ". holds no run (recipe.json is missing); name the folder that was given as --out.",
-        ),
-    ],
-)
-def test_bad_evaluation_ends_in_one_sentence(
-    run_folder, call, tmp_path, monkeypatch, words, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    assert_one_sentence(call("eval", *(word.format(run=run_folder) for word in words)), sentence)
-    assert not list(tmp_path.iterdir())
 
 
 def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):

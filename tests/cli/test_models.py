@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torchcaps as tc
-from cli.command_line import COMMAND, Call, assert_one_sentence
+from cli.command_line import COMMAND, Call
 from registries import as_before
 from torchcaps import list_models
 from torchcaps.models import MODELS
@@ -40,20 +40,6 @@ def test_one_network_explains_its_options(call: Call) -> None:
     at = lines.index("--option agreement=1.0")
     assert lines[at + 2] == "    one of: a number, learned"
     assert list(json.loads(call("models", "resnet18", "--json").out)) == ["resnet18"]
-
-
-def test_a_network_that_is_not_there(call: Call) -> None:
-    done = call("models", "capsnat")
-    assert (done.code, done.out) == (2, "")
-    assert "model 'capsnat' is unknown; did you mean 'capsnet'?" in done.err
-
-
-def test_the_sizes_of_papers_are_compared_for_all_networks_alone(call: Call) -> None:
-    assert_one_sentence(
-        call("models", "capsnet", "--compare"),
-        "--compare prints the sizes of all networks, but came with the name 'capsnet'; leave out "
-        "one of the two.",
-    )
 
 
 @pytest.mark.slow

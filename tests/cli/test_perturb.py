@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from cli.command_line import assert_one_sentence, tiny
+from cli.command_line import tiny
 from torchcaps import create_model, load, save
 from torchcaps.prune import MaskAtTheEnd, sparsity
 
@@ -78,36 +78,3 @@ def test_the_capsule_that_moves_is_that_of_the_highest_score(call, tmp_path):
         assert found["predicted"] == images.class_names[int(best[image])]
         pose = out.classes.pose[image, best[image]]
         assert found["length"] == pytest.approx(float(pose.norm().detach()), abs=1e-5)
-
-
-def test_a_convnet_has_no_class_capsule_to_move(call, tmp_path):
-    save(
-        create_model("convnet_fc", image=(1, 24, 24), reconstruction=True),
-        tmp_path / "c.safetensors",
-    )
-    done = call("perturb", tmp_path / "c.safetensors", "--data", "tiny")
-    assert_one_sentence(done, "has no class capsules, so there is no component to move")
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "has no decoder, so it draws nothing; train one on it, with --init-from"),
-        (["--image", "12"], "--image must be one of the 12 images, 0 to 11, but is 12."),
-        (["--image", "-1"], "--image must be one of the 12 images, 0 to 11, but is -1."),
-        (["--picture", "grid.txt"], "the picture must end in .svg or .png, but is grid.txt."),
-    ],
-)
-def test_bad_perturbing_ends_in_one_sentence(pruned, call, words, sentence):
-    assert_one_sentence(call("perturb", pruned, "--data", "tiny", *words), sentence)
-
-
-@pytest.mark.parametrize("name", ["matrix_capsnet_mnist", "efficient_convnet"])
-def test_a_network_that_takes_no_decoder_is_not_told_to_train_one(name, call, tmp_path):
-    path = tmp_path / "network.safetensors"
-    save(create_model(name, image=(1, 24, 24)), path)
-    assert_one_sentence(
-        call("perturb", path, "--data", "tiny"),
-        "network.safetensors has no decoder, nor an option for one, so it draws nothing; take a "
-        "network with the option decoder, as `torchcaps models` lists them.",
-    )

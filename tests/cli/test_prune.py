@@ -172,130 +172,12 @@ def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, t
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["none", "--to", "0.5"], "there is no run folder and no saved network at none."),
-        ([".", "--to", "0.5"], ". holds no run (recipe.json is missing); name the folder"),
-        (["{run}/model.safetensors", "--to", "0.5"], "does not say how it was trained; name its"),
-        (
-            ["{run}"],
-            "to prune by magnitude, say which share of the weights: to=0.9 in Python, --to 0.9 on",
-        ),
-        (["{run}", "--to", "0"], "prune_to must lie between 0 and 1, but at 0 nothing would be"),
-        (
-            ["{run}", "--to", "0.5", "--set", "begins_with=000000000000"],
-            "the recipe begins with the weights 000000000000, but {run}/model.safetensors holds ",
-        ),
-        (
-            ["{run}", "--to", "1e-9"],
-            "a sparsity of 1e-09 is none of 195,488 weights, so nothing would be pruned; prune to",
-        ),
-        (["{run}", "--to", "1"], "prune_to must lie between 0 and 1, but at 1 no weight would be"),
-        (
-            ["{run}", "--to", "0.9", "--by", "magic"],
-            "prune: input should be 'lobster', 'magnitude'",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--epochs", "3"],
-            "by mask_at_the_end nothing is trained, so epochs 3 would do nothing; leave it out.",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--learning-rate", "5"],
-            "by mask_at_the_end nothing is trained, so learning_rate 5.0 would do nothing; leave",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "seed=7"],
-            "by mask_at_the_end nothing is trained, so seed 7 would do nothing; leave it out.",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "epochs=5"],
-            "by mask_at_the_end nothing is trained, so epochs 5 would do nothing; leave it out.",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "sed=7"],
-            "a recipe has no field 'sed'; did you mean 'seed'?",
-        ),
-        (["{run}", "--to", "0.9", "--set", "seed=x"], "seed: input should be a valid integer"),
-        (
-            ["{run}", "--to", "0.9", "--set", "seed=7"],
-            "with seed 7 other images would be held out than in training, where it was ",
-        ),
-        (
-            ["{run}", "--to", "0.9", "--set", "validation_share=0.3"],
-            "with validation_share 0.3 other images would be held out than in training, where",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--set", "model=capsnet"],
-            "model 'capsnet' is not that of the run, 'mitterreiter_5x16': a network is pruned as "
-            "it was trained, on the same images; leave model out.",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--set", "data=mnist"],
-            "data 'mnist' is not that of the run, 'tiny': a network",
-        ),
-        (
-            ["{run}", "--to", "0.99", "--scope", "network"],
-            "pruning would set all 800 weights of backbone.0.weight to zero",
-        ),
-        (["{run}", "--to", "0.9", "--epochs", "2"], "prune_ramp ends after epoch 5, but epochs is"),
-        (["{run}", "--to", "0.99", "--unit", "capsule"], "cannot reach a sparsity of 99.0%"),
-        (
-            ["{run}", "--to", "0.5", "--set", "prune_to=0.7"],
-            "prune_to came twice, as 0.5 and in --set as 0.7; say it once.",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--by", "snip", "--set", "prune=snip"],
-            "prune came twice, as snip and in --set as 'snip'; say it once.",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--scope", "lamp", "--set", "prune_scope=layer"],
-            "prune_scope came twice, as lamp and in --set as 'layer'; say it once.",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--scope", "each"],
-            "prune_scope: input should be 'network', 'layer' or 'lamp'",
-        ),
-        (
-            ["{run}", "--to", "0.5", "--scope", "lamp", "--unit", "capsule"],
-            'prune_scope = "lamp" compares single weights, and a capsule has weights in several',
-        ),
-    ],
-)
-def test_bad_pruning_ends_in_one_sentence(trained, call, tmp_path, monkeypatch, words, sentence):
-    monkeypatch.chdir(tmp_path)
-    line = [word.format(run=trained) for word in words]
-    done = call("prune", *line, "--out", tmp_path / "new")
-    assert_one_sentence(done, sentence.format(run=trained))
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_run_is_never_pruned_in_its_own_folder(trained, call):
-    before = contents(trained)
-    for out in (trained, trained / "inside"):
-        sentence = "is the run that is to be pruned, or lies in it"
-        assert_one_sentence(call("prune", trained, "--to", "0.5", "--out", out), sentence)
-    assert contents(trained) == before
-
-
 def test_masking_a_run_with_damaged_metrics_leaves_nothing_behind(trained, call, tmp_path):
     run = Run(shutil.copytree(trained, tmp_path / "run"))
     run.write(run.metrics_file, "no row\n")
     words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
     assert_one_sentence(call("prune", run.folder, *words), f"{run.metrics_file} ")
     assert not (tmp_path / "masked").exists()
-
-
-@pytest.mark.parametrize("by", ["magnitude", "snip", "random_masks", "mask_at_the_end"])
-def test_a_layer_without_a_weight_leaves_nothing_behind(trained, call, tmp_path, by):
-    words = ["prune", trained, "--to", "0.9999", "--by", by, "--scope", "network"]
-    done = call(*words, "--out", tmp_path / "new")
-    assert done.code == 2
-    (sentence,) = done.err.splitlines()
-    assert sentence.startswith("torchcaps: pruning would set all ")
-    assert not list(tmp_path.iterdir())
-    written = f"; what was written in {tmp_path / 'new'} is removed again."
-    assert sentence.endswith(written) == (by in ("snip", "random_masks"))
 
 
 def test_a_pruning_that_is_not_finished_is_not_told_to_train(trained, call, tmp_path):
@@ -359,22 +241,6 @@ def test_a_masked_run_is_written_by_one_process_alone(trained, call, tmp_path, m
         assert_one_sentence(call(*words), f"another process is training in {out}; wait for it")
     assert not [*out.iterdir()]
     assert call(*words).code == 0
-
-
-def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):
-    fields = {"model": "efficient_convnet", "data": "tiny", "epochs": 1, "batch_size": 20}
-    run = fit(make_recipe(**fields), tmp_path / "plain")
-    words = ["prune", run.folder, "--to", "0.5", "--unit", "capsule", "--out", tmp_path / "new"]
-    assert_one_sentence(call(*words), "a ConvNet has no capsules, so none can be pruned")
-    assert not (tmp_path / "new").exists()
-
-
-def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_path):
-    words = ["train", "--model", "mitterreiter_5x16", "--data", "tiny", "--out", tmp_path / "new"]
-    line = ["--set", 'begins_with="0123456789ab"']
-    assert_one_sentence(
-        call(*words, *line), "so their file must be given; `torchcaps train --init-from`"
-    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from cli.command_line import assert_one_sentence, tiny
+from cli.command_line import tiny
 from torchcaps import create_model, load, save
 from torchcaps.prune import MaskAtTheEnd, Silent, removable, silent
 from torchcaps.tasks.shrink import _largest_change, _take_as_silent
@@ -171,64 +171,6 @@ def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):
         "classes": pytest.approx(5 / (16 * 10)),
     }
     assert found["before"]["parameters"] == found["after"]["parameters"]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["{pruned}", "--out", "small"], "needs a file ending in .safetensors, not small."),
-        (["{pruned}", "--out", "{pruned}"], "is there already; name another file."),
-        # Said before the network is opened, and long before it is timed.
-        (
-            ["none", "--out", "nowhere/small.safetensors"],
-            "the folder nowhere does not exist; make it, or name another.",
-        ),
-        (
-            ["none", "--out", "a.safetensors"],
-            "there is no run folder and no saved network at none.",
-        ),
-        (["{pruned}", "--out", "a.safetensors"], "which does not know its data; name it with"),
-        (
-            ["{pruned}", "--data", "tiny", "--silent", "-1", "--out", "a.safetensors"],
-            "below must be a finite number from 0 up, but came as -1.0; it is a length, such as "
-            "--silent 0.01 on the command line.",
-        ),
-        (
-            ["{pruned}", "--data", "tiny", "--silent", "nan", "--out", "a.safetensors"],
-            "below must be a finite number from 0 up, but came as nan; it is a length",
-        ),
-        (
-            ["{pruned}", "--data", "tiny", "--silent", "inf", "--out", "a.safetensors"],
-            "below must be a finite number from 0 up, but came as inf; it is a length",
-        ),
-        (
-            ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],
-            "images must be a whole number from 1, but came as 0; so many are looked at.",
-        ),
-        (
-            ["{pruned}", "--data", "tiny", "--images", "20", "--out", "a.safetensors"],
-            "images says at how many training images is looked for silent parts, but came as 20 "
-            "without a length up to which parts are silent; give that too (below=0, or --silent 0 "
-            "on the command line), ask for dead capsules (dead=True, or --dead), or leave images "
-            "out.",
-        ),
-    ],
-)
-def test_bad_shrinking_ends_in_one_sentence(pruned, call, tmp_path, monkeypatch, words, sentence):
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    assert_one_sentence(call("shrink", *(word.format(pruned=pruned) for word in words)), sentence)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_convnet_has_nothing_that_could_be_taken_out(call, tmp_path):
-    save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
-    words = ["shrink", tmp_path / "plain.safetensors", "--data", "tiny"]
-    done = call(*words, "--out", tmp_path / "small.safetensors")
-    assert_one_sentence(
-        done, "a ConvNet is no chain of convolutions with capsules on top, so nothing"
-    )
-    assert not (tmp_path / "small.safetensors").exists()
 
 
 def test_a_change_that_is_no_number_is_not_hidden():

@@ -78,26 +78,6 @@ def test_one_claim_is_printed_with_the_hours_of_a_gpu(call):
     assert call(*words[:2])[2].endswith("`torchcaps study run peer2022-q-sign-not-learnable`.\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (
-            ["table", "peer2022", 1],
-            "torchcaps: without --dry-run there is nothing to print; add it to see the commands of "
-            "the table, or run them with `torchcaps study run peer2022 1`.\n",
-        ),
-        (
-            ["table", "peer2022", 4, "--dry-run"],
-            "torchcaps: no claim is a cell of Table 4 of peer2022; there are claims of its tables "
-            "1, 2, 3. Numbers of the text and statements are in `torchcaps study claims --paper "
-            "peer2022`.\n",
-        ),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(call, words, sentence):
-    assert call(*words) == (2, "", sentence)
-
-
 def test_the_status_of_a_table(call, tmp_path):
     code, out, err = call("status", "peer2022", 1, "--out", tmp_path, "--by", "cost", "--json")
     numbers = json.loads(out)
@@ -276,23 +256,3 @@ def test_pages_are_not_written_without_records(call, tmp_path, readme):
     )
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     assert readme.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["status", "peer2022", 1, "--by", "size"], "--by must be table or cost, but is 'size'."),
-        (["run", "none.toml"], "there is no study at none.toml; is the path right?"),
-        (["run", "peer2022", 1, "--time-budget", "soon"], "--time-budget must be hours, minutes"),
-        (
-            ["run", "peer2022", 1, "--jobs", 0],
-            "--jobs must be a whole number of processes from 1",
-        ),
-    ],
-)
-def test_bad_words_are_one_sentence(call, tmp_path, monkeypatch, words, sentence):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(*words)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"torchcaps: {sentence}")
-    assert not any(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from torchcaps.train.class_measures import MEASURES, class_measures, macro_value
 from torchcaps.train.epoch_classes import EpochClasses
 from torchcaps.train.images import parted
 from torchcaps.train.ranks import Ranks
-from torchcaps.train.selecting import check_selectable, in_words
+from torchcaps.train.selecting import in_words
 from torchcaps.types import Output
 
 FIT = importlib.import_module("torchcaps.train.fit")
@@ -114,26 +114,6 @@ def test_what_the_best_is_told_by_has_words():
     assert in_words("loss") == "the lowest validation loss"
     assert in_words("accuracy") == "the highest validation accuracy"
     assert in_words("macro_f1") == "the highest validation macro F1"
-
-
-def test_a_measure_that_held_out_images_lack_is_refused_before_training(tmp_path):
-    two = TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0])
-    text = text_of(
-        lambda: fit(recipe(keep="best", select_by="auroc"), tmp_path / "run", own=(two, TEST))
-    )
-    held = round(0.4 * len(two))
-    assert text == (
-        f'select_by = "auroc" needs held-out images of every class, but of the {held} of '
-        f"{TRAIN.name} no image is of the class {TRAIN.class_names[2]!r}; hold out more by "
-        f'validation_share, or take select_by = "loss".'
-    )
-    assert not (tmp_path / "run").exists()
-    pairs = MultiMnist(TRAIN, copies=1)
-    assert text_of(lambda: check_selectable("macro_f1", pairs)) == (
-        f'select_by = "macro_f1" needs images of one class each, but images of {pairs.name} may '
-        f'show several objects; take select_by = "loss" or "accuracy".'
-    )
-    check_selectable("accuracy", pairs)
 
 
 def test_a_measure_that_is_found_to_be_missing_ends_training(tmp_path, monkeypatch):

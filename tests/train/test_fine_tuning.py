@@ -53,17 +53,6 @@ def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, cap
     assert len(run.recipe.begins_with) == 12
 
 
-@pytest.mark.parametrize("name", ["layers", "layers.classes"])
-def test_what_was_made_new_is_not_frozen(name, seven, tmp_path):
-    assert text_of(
-        lambda: fit(recipe(freeze=(name,)), tmp_path / "run", begin_with=seven)
-    ).startswith(
-        f"freeze: layers.classes.weight of {name} fits nothing in the file that the run begins "
-        f"with and was made new, so frozen it would never be trained; leave {name} out of freeze"
-    )
-    assert not (tmp_path / "run").exists()
-
-
 def test_nothing_is_chosen_by_images_that_the_network_has_learnt(tmp_path):
     first = fit(recipe(), tmp_path / "first")
     for way, fields in {
@@ -150,16 +139,6 @@ class Plain(torch.nn.Module):
         return tc.Output(self.layer(images.flatten(1)), "logits")
 
 
-def test_an_update_is_not_of_more_batches_than_an_epoch_has(tmp_path):
-    # 60 images, of which 6 are held out.
-    fields = {"batch_size": 20, "accumulate": 4}
-    assert text_of(lambda: fit(recipe(**fields), tmp_path / "run")) == (
-        "accumulate=4 asks for so many batches an update, but there are 3 batches of 20 in an "
-        "epoch of 54 images; take accumulate=3 or less, or smaller batches."
-    )
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("together", "each", "accumulate"),
     # 60 images are three updates of two batches; or one of four batches, and one of the two left.
@@ -182,23 +161,6 @@ def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
     twice = fit(recipe(epochs=2, accumulate=2), tmp_path / "twice").model()
     for name, value in once.state_dict().items():
         assert torch.equal(value, twice.state_dict()[name]), name
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        (("backbon",), "freeze: the network has no part 'backbon'; did you mean 'backbone'?"),
-        (
-            ("backbone.weight",),
-            "freeze: the network has no part 'backbone.weight'; did you mean 'backbone'? known: ",
-        ),
-        (("backbone.0.weight",), "did you mean 'backbone.0'? known: "),
-        (("backbone", "primary", "layers"), "leaves no weight to train"),
-    ],
-)
-def test_what_cannot_be_frozen(names, words, tmp_path):
-    assert words in text_of(lambda: fit(recipe(freeze=names), tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
 
 
 def test_of_a_network_that_hardly_fits_it_is_said_how_little_does(tmp_path, caplog):
@@ -245,24 +207,6 @@ def test_a_network_standardises_as_its_recipe_says_whatever_it_begins_with(tmp_p
     assert model.standardise.mean.flatten().tolist() == pytest.approx(mean)
     assert model.standardise.std.flatten().tolist() == pytest.approx(std)
     assert "made_new" not in run.result()
-
-
-def test_numbers_of_a_network_for_other_images_are_told(tmp_path):
-    assert text_of(lambda: fit(recipe(standardise=((0.2,) * 3, (0.3,) * 3)), tmp_path / "run")) == (
-        "standardise needs a mean and a standard deviation for each channel, but has 3 of them and "
-        "images of part-whole have 1; do they come from a network for other images? "
-        "standardise=set measures these."
-    )
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_beginning_that_fits_nowhere(tmp_path):
-    torch.manual_seed(0)
-    tc.save(tc.create_model("peer_sign_dynamic"), tmp_path / "sign.safetensors")
-    sentence = text_of(
-        lambda: fit(recipe(), tmp_path / "run", begin_with=tmp_path / "sign.safetensors")
-    )
-    assert "no tensor fits by its name and shape" in sentence
 
 
 def test_pictures_of_many_sizes_are_to_have_that_of_the_network(seven, tmp_path):

@@ -24,7 +24,6 @@ import pytest
 import safetensors.torch
 import torch
 from lightning.pytorch.loggers import CSVLogger
-from torch.utils.data import TensorDataset
 
 from error_text import text_of
 from torchcaps._ctrl_c import interrupt
@@ -359,19 +358,6 @@ def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(
 
 def test_a_budget_that_is_not_used_up_changes_nothing(whole: Run, tmp_path: Path) -> None:
     assert_same(fit(recipe(), tmp_path, time_budget=3600), whole)
-
-
-@pytest.mark.parametrize(
-    ("workers", "budget"), [(-1, None), (1.5, None), ("2", None), (0, 0), (0, -3.5), (0, "8m")]
-)
-def test_less_than_no_workers_and_no_time_are_refused(tmp_path: Path, workers, budget) -> None:
-    out = tmp_path / "run"
-    assert text_of(lambda: fit(recipe(), out, workers=workers, time_budget=budget)) == (
-        f"workers must be 0 or more processes, but came as {workers!r}."
-        if budget is None
-        else f"the time budget must be above 0 seconds, but came as {budget!r}."
-    )
-    assert not out.exists()
 
 
 @pytest.mark.parametrize("at", [slow(0), STEPS + 1, slow(2 * STEPS - 1), EPOCHS * STEPS - 1])
@@ -921,30 +907,6 @@ def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, mo
     assert text.startswith(f"{tmp_path / 'state.ckpt'} could not be opened (Permission denied),")
 
 
-def test_images_of_one_class_are_nothing_to_learn(tmp_path: Path) -> None:
-    images = tiny("train", None)
-    one = images.take((images.labels == 1).nonzero()[:, 0])
-    out = tmp_path / "run"
-    text = text_of(lambda: fit(recipe(data="own"), out, own=(one, tiny("test", None))))
-    assert text == (
-        f"all {len(one)} training images of part-whole are of one class, "
-        f"{images.class_names[1]!r}, so there is nothing to tell apart; are the labels right, and "
-        f"were all images of another class held out?"
-    )
-    one = one.take(torch.tensor([0]))
-    text = text_of(lambda: fit(recipe(data="own"), out, own=(one, tiny("test", None))))
-    assert text.startswith("the only training image of part-whole is of one class, ")
-    assert not out.exists()
-
-
-def test_own_images_of_two_kinds_are_told_before_training(tmp_path: Path) -> None:
-    other = part_whole("test", 12, spec=PartWholeSpec(size=24))
-    out = tmp_path / "run"
-    text = text_of(lambda: fit(recipe(data="own"), out, own=(tiny("train", None), other)))
-    assert text.startswith("training and test images need one image_shape, but came with (")
-    assert not out.exists()
-
-
 def test_a_run_goes_on_with_its_own_images_alone(
     short: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -1167,49 +1129,6 @@ def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> Non
     assert_same(run, whole)
 
 
-@pytest.mark.parametrize(
-    ("data", "own", "expected"),
-    [
-        (
-            "own",
-            None,
-            'the recipe says data "own", but no images were given; give them to fit: '
-            "own=(train, test).",
-        ),
-        (
-            "tiny",
-            (None, None),
-            'own images were given, but the recipe says data "tiny"; make the recipe with '
-            'data="own", or leave own out.',
-        ),
-    ],
-)
-def test_own_images_and_their_name_belong_together(data, own, expected, tmp_path) -> None:
-    assert text_of(lambda: fit(recipe(data=data), tmp_path / "run", own=own)) == expected
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [
-        (
-            tiny("train", None),
-            "own takes two sets of images, own=(train, test), but came as one ImageSet.",
-        ),
-        ((1, 2, 3), "own takes two sets of images, own=(train, test), but came as 3 of them."),
-        (
-            (TensorDataset(torch.rand(4, 1, 8, 8), torch.arange(4)), None),
-            "the training images came as TensorDataset, which knows neither their size nor their "
-            "classes; make a set of it first: data.from_dataset(dataset, class_names) or "
-            "data.from_arrays(images, labels, class_names).",
-        ),
-    ],
-)
-def test_a_torch_data_set_is_told_how_to_become_images(own, expected, tmp_path) -> None:
-    assert text_of(lambda: fit(recipe(data="own"), tmp_path / "run", own=own)) == expected
-    assert not (tmp_path / "run").exists()
-
-
 def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("torchcaps.train.folder.alone.LOCK_SECONDS", 0.2)
     fit(recipe(epochs=1), tmp_path)
@@ -1349,18 +1268,6 @@ def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
     assert result["digests"]["test"] == other("test", None).digest()
 
 
-def test_images_that_the_network_cannot_be_tested_on_are_told_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SOURCES, "wider", lambda split, root: part_whole(split, 5))
-    text = text_of(lambda: fit(recipe(test_data="wider"), tmp_path / "none"))
-    assert text == (
-        "training and test images need one image_shape, but came with (1, 20, 20) and (1, 32, 32); "
-        "are they of the same set?"
-    )
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_run_remembers_where_its_data_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1383,11 +1290,6 @@ def test_a_run_remembers_where_its_data_lies(
     trained.images("test", root="moved")
     assert asked[-1] == Path("moved")
     assert fit(recipe(**WITHOUT_NORM, epochs=1), tmp_path / "made").root is None
-
-
-def test_a_name_is_no_recipe(tmp_path):
-    text = text_of(lambda: fit("capsnet", tmp_path / "run"))
-    assert text == "fit takes a recipe, what train.make_recipe returns, but got 'capsnet'."
 
 
 def test_a_run_that_is_done_refuses_other_images(tmp_path) -> None:

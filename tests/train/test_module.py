@@ -171,15 +171,6 @@ def test_a_frozen_layer_stays_frozen_once_lightning_exchanged_it() -> None:
     assert not now.training
 
 
-def test_training_takes_a_network_and_a_recipe():
-    model = torch.nn.Linear(2, 2)
-    recipe = make_recipe(model="own", data="own", epochs=1)
-    assert text_of(lambda: Training(model, "recipe")) == (
-        "Training takes a recipe, what train.make_recipe returns, but got 'recipe'."
-    )
-    assert text_of(lambda: Training("capsnet", recipe)) == (
-        "Training takes a network that was made, an nn.Module, but got 'capsnet'."
-    )
 
 
 TEN = [(torch.zeros(1, 1, 2), torch.tensor(0))] * 10

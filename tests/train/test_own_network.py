@@ -40,11 +40,6 @@ class Plain(nn.Module):
         return tc.Output(self.twin(images.flatten(1)), "logits")
 
 
-class Bare(Plain):
-    def forward(self, images):
-        return self.layer(images.flatten(1))
-
-
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
     def few(split, root):
@@ -251,11 +246,6 @@ def test_iterations_are_those_of_a_module_that_takes_them():
     torch.testing.assert_close(network(pixels, iterations=3).scores, 3 * network(pixels).scores)
 
 
-class Weightless(nn.Module):
-    def forward(self, images):
-        return tc.Output(images.flatten(1)[:, :10], "logits")
-
-
 def test_a_module_is_saved_without_a_run(tmp_path):
     own, path = Plain(), tmp_path / "net.safetensors"
     tc.save(own, path)
@@ -293,50 +283,6 @@ def test_a_class_that_needs_arguments_is_to_be_made(tmp_path):
     tc.save(Needy(3), path)
     assert "give that: model=Needy(…)." in text_of(lambda: tc.load(path, model=Needy))
     assert isinstance(tc.load(path, model=Needy(3)), Needy)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (
-            lambda out: tc.train.fit(recipe(), out),
-            'the recipe says model "own", but no network was given; give it to fit: model=module.',
-        ),
-        (
-            lambda out: tc.train.fit(recipe(model="capsnet"), out, model=Mine()),
-            'but the recipe says model "capsnet"; make the recipe with model="own", or leave',
-        ),
-        (
-            lambda out: tc.train.fit(recipe(), out, model=Weightless()),
-            "Weightless has no weights; are its layers in a list?",
-        ),
-        (
-            lambda out: tc.train.fit(recipe(), out, model=Plain().requires_grad_(False)),
-            "none of the weights of Plain is to be trained; set requires_grad_(True) on those",
-        ),
-        (lambda out: tc.train.fit(recipe(), out, model=Mine), "a module that was made, such as"),
-        (
-            lambda out: tc.train.fit(recipe(options={"kernel": 5}), out, model=Mine()),
-            "options is of no use with a network of your own",
-        ),
-        (
-            lambda out: tc.train.fit(recipe(), out, model=Bare()),
-            "a network returns a torchcaps.Output, but Bare returned a Tensor; let its forward end",
-        ),
-        (
-            lambda out: tc.train.fit(recipe(), out, model=Plain(n_classes=3)),
-            "Plain should give one score for each of 10 classes, [2, 10], but gave [2, 3].",
-        ),
-        (
-            lambda out: tc.train.fit(recipe(), out, model=Plain(image=(1, 5, 5))),
-            "Plain does not take images of (channels, height, width) = (1, 24, 24) (",
-        ),
-        (lambda out: tc.save("Plain", out), "save takes a network, an nn.Module, but got 'Plain'."),
-    ],
-)
-def test_mistakes_are_sentences_and_leave_nothing_behind(call, words, tmp_path):
-    assert words in text_of(lambda: call(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
 
 
 def test_another_class_does_not_go_on_with_a_run(tmp_path):

@@ -316,16 +316,6 @@ def test_a_state_whose_masks_are_no_table_is_refused(tmp_path: Path, damaged: ob
     )
 
 
-def test_a_network_without_capsules_has_none_to_prune(tmp_path: Path) -> None:
-    plain = make_recipe(
-        model="convnet_avg", data="tiny", prune="snip", prune_to=0.5, prune_unit="capsule"
-    )
-    assert text_of(lambda: fit(plain, tmp_path / "run")).startswith(
-        "a ConvNet has no capsules, so none can be pruned"
-    )
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
     fields = {"model": "efficient_convnet", "data": "tiny", "epochs": 1, "prune": "random_masks"}
     run = fit(make_recipe(**fields, prune_to=0.5), tmp_path / "run")

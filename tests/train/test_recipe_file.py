@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from error_text import text_of
 from torchcaps.train import make_recipe, read_recipe
 
 
@@ -49,47 +48,3 @@ def test_a_protocol_fills_in_nothing_that_a_run_did_not_know(tmp_path, protocol,
     assert getattr(read_recipe(tmp_path / "recipe.json"), field) is None
     # Somebody who writes one today means the protocol of today.
     assert getattr(read_recipe(tmp_path / "recipe.toml"), field) is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("a.toml", b"model =", "a.toml cannot be read as TOML (Invalid value"),
-        ("a.toml", b"\xff\xfe", "a.toml cannot be read as TOML (it is not text in UTF-8)."),
-        (
-            "a.toml",
-            b'data = "mnist"',
-            "the recipe does not hold: model is missing, --model on the command line.",
-        ),
-        ("a.toml", b"epochz = 3", "a recipe has no field 'epochz'; did you mean 'epochs'? known:"),
-        ("a.toml", b"epochs = " + b"9" * 5000, "TOML (it holds a number of thousands of digits)."),
-        ("a.toml", b"a=" + b"{a=" * 4000, "TOML (its brackets are nested too deeply)."),
-        ("a.toml", b"a" + b".a" * 50_000 + b"=1", "has 100,003 bytes, and a recipe has at most"),
-        ("a.json", b'{"seed": ' + b"9" * 5000, "JSON (it holds a number of thousands of digits)."),
-        ("a.json", b"[" * 10_000, "JSON (its brackets are nested too deeply)."),
-        ("a.json", b"{", "a.json cannot be read as JSON (Expecting property name"),
-        ("a.json", b"[]", "a.json must hold names with values, one a field of the recipe, and"),
-        (
-            "a.json",
-            b'{"model": "capsnet"}',
-            "a.json: the recipe does not hold: data is missing, --data on the command line.",
-        ),
-        (
-            "a.json",
-            b'{"model": "capsnet", "data": "mnist", "epochz": 3}',
-            "a.json: a recipe has no field 'epochz'; did you mean 'epochs'? known:",
-        ),
-    ],
-)
-def test_a_file_that_is_no_recipe_is_told_by_name(
-    tmp_path: Path, name: str, content: bytes, words: str
-) -> None:
-    file = tmp_path / name
-    file.write_bytes(content)
-    assert words in text_of(lambda: read_recipe(file))
-
-
-def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:
-    missing = tmp_path / "none.toml"
-    expected = f"there is no recipe at {missing}; a run folder holds a recipe.json."
-    assert text_of(lambda: read_recipe(missing)) == expected
