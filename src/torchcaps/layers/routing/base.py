@@ -205,3 +205,25 @@ def check_begun(module: nn.Module) -> None:
         raise TorchcapsError(
             f"{type(module).__name__}.__init__ must begin with super().__init__()."
         )
+
+
+class OpRouting(Routing):
+    """A routing of the library: one of its ops, and the parameters that the module owns for it."""
+
+    # Whether `create_parameters` makes some.
+    has_parameters: bool = True
+
+    @abstractmethod
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        """Call the op, which is asked what `options` says."""
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        self.check_bound(has_parameters=self.has_parameters)
+        return self.finished(self.op(votes, activation, keep=keep, couple=couple, **self.options()))

@@ -7,16 +7,16 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed
+from torchcaps.types import Routed
 
 
 @named("distance")
 @final
-class DistanceRouting(Routing):
+class DistanceRouting(OpRouting):
     """`ops.distance_routing` of γ-capsules, with its bias.
 
     scale="batch" measures distances over the batch, as public code does. In evaluation it goes by
@@ -62,6 +62,7 @@ class DistanceRouting(Routing):
         self.squash: Squash = squash
         self.detach: DetachVotes = detach
         self._has_bias = bias
+        self.has_parameters = bias or scale == "batch"
         self.register_parameter("bias", None)
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
@@ -70,18 +71,8 @@ class DistanceRouting(Routing):
         if self.scale == "batch":
             self.register_buffer("running_scale", torch.ones(self.iterations - 1))
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        self.check_bound(has_parameters=self._has_bias or self.scale == "batch")
-        return self.finished(
-            distance_routing(votes, activation, keep=keep, couple=couple, **self.options())
-        )
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        return distance_routing(votes, activation, **asked)
 
     def options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_factor, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed
+from torchcaps.types import Routed
 
 # The factor on agreements; "learned" is one number a layer.
 Agreement = float | Literal["learned"]
@@ -20,7 +20,7 @@ LEARNED_FROM = 0.1
 
 @named("dynamic")
 @final
-class DynamicRouting(Routing):
+class DynamicRouting(OpRouting):
     """`ops.dynamic_routing` with its prior and bias.
 
     Arguments:
@@ -84,6 +84,7 @@ class DynamicRouting(Routing):
         self.odd_bias = bias == "odd"
         self._learns_prior = prior == "learned"
         self._has_bias = bool(bias)
+        self.has_parameters = self._learns_prior or self._has_bias
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
 
@@ -94,16 +95,8 @@ class DynamicRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        self.check_bound(has_parameters=self._learns_prior or self._has_bias)
-        return dynamic_routing(votes, keep=keep, couple=couple, **self.options())
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        return dynamic_routing(votes, **asked)
 
     def options(self) -> dict[str, Any]:
         return {

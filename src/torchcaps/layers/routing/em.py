@@ -8,17 +8,17 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import MEANT, check_em_numbers
 from torchcaps.ops.squashing import EPSILON
-from torchcaps.types import Capsules, Couple, Keep, Routed
+from torchcaps.types import Capsules, Routed
 
 
 @named("em")
 @final
-class EMRouting(Routing):
+class EMRouting(OpRouting):
     """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).
 
     Children need activations: those of `EMPrimaryCapsules`, or lengths.
@@ -81,18 +81,8 @@ class EMRouting(Routing):
             u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        self.check_bound(has_parameters=True)
-        return self.finished(
-            em_routing(votes, activation, keep=keep, couple=couple, **self.options())
-        )
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        return em_routing(votes, activation, **asked)
 
     def options(self) -> dict[str, Any]:
         child_id = None

@@ -10,7 +10,7 @@ from torch.nn.functional import dropout
 
 from torchcaps._checks import check_choice, check_number
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.backend import fused_form
 from torchcaps.ops.checks import check_iterations, check_keep, widen, without_autocast
 from torchcaps.ops.routing import inverted_routing, inverted_step
@@ -24,7 +24,7 @@ ZERO = ("zero", "zeros")
 
 @named("inverted")
 @final
-class InvertedRouting(Routing):
+class InvertedRouting(OpRouting):
     """`ops.inverted_routing` with its LayerNorm, one for all iterations; layers may route at once.
 
     Ambiguities: footnote 1 of [tsai2020] does not say how often a random start is drawn. Here it is
@@ -80,6 +80,7 @@ class InvertedRouting(Routing):
         self.scale = 1.0
         self.dropout = dropout
         self._start: Start = start
+        self.has_parameters = layer_norm or scaled or activations or start != "none"
         self.norm = None
         for name in ("beta_a", "beta_u"):
             self.register_parameter(name, None)
@@ -102,24 +103,14 @@ class InvertedRouting(Routing):
             self.beta_a = nn.Parameter(torch.zeros(n_out))
             self.beta_u = nn.Parameter(torch.zeros(n_out))
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        own = self.layer_norm or self.scaled or self.activations or self._start != "none"
-        self.check_bound(has_parameters=own)
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
         if self._drops:
             return self._step_by_step(
                 lambda parents, couple: self.step(votes, activation, parents, couple=couple),
-                keep,
-                couple,
+                asked["keep"],
+                asked["couple"],
             )
-        seen = activation if self.activations else None
-        return inverted_routing(votes, activation=seen, keep=keep, couple=couple, **self.options())
+        return inverted_routing(votes, activation if self.activations else None, **asked)
 
     def step(
         self,

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed
+from torchcaps.types import Routed
 
 
 @named("self_attention")
 @final
-class SelfAttentionRouting(Routing):
+class SelfAttentionRouting(OpRouting):
     """`ops.self_attention_routing`, one pass, with its prior.
 
     Arguments:
@@ -33,25 +33,17 @@ class SelfAttentionRouting(Routing):
         check_choice("prior", prior, ("zero", "learned"))
         check_choice("squash", squash, get_args(Squash))
         self.squash: Squash = squash
-        self._learns_prior = prior == "learned"
-        if self._learns_prior:
+        self.has_parameters = prior == "learned"
+        if self.has_parameters:
             self.normalised_over = "none"
         self.register_parameter("prior", None)
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        if self._learns_prior:
+        if self.has_parameters:
             self.prior = nn.Parameter(torch.zeros(n_in, n_out))
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        self.check_bound(has_parameters=self._learns_prior)
-        return self_attention_routing(votes, keep=keep, couple=couple, **self.options())
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        return self_attention_routing(votes, **asked)
 
     def options(self) -> dict[str, Any]:
         return {"bias": self.prior, "squash": self.squash}

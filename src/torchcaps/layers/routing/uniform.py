@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._checks import check_choice, check_flag
-from torchcaps.layers.routing.base import Routing, named
+from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed
+from torchcaps.types import Routed
 
 
 @named("uniform")
 @final
-class UniformRouting(Routing):
+class UniformRouting(OpRouting):
     """`ops.uniform_routing` with its bias: the twin in which couplings carry no information.
 
     Arguments:
@@ -38,23 +38,15 @@ class UniformRouting(Routing):
         self.normalise: Normalise = normalise
         self.squash: Squash = squash
         self.normalised_over = "parents" if normalise == "softmax" else "children"
-        self._has_bias = bias
+        self.has_parameters = bias
         self.register_parameter("bias", None)
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        if self._has_bias:
+        if self.has_parameters:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        *,
-        keep: Keep = "none",
-        couple: Couple | None = None,
-    ) -> Routed:
-        self.check_bound(has_parameters=self._has_bias)
-        return uniform_routing(votes, keep=keep, couple=couple, **self.options())
+    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
+        return uniform_routing(votes, **asked)
 
     def options(self) -> dict[str, Any]:
         return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}
