@@ -69,14 +69,15 @@ class OurNetwork(nn.Module):
         return out.scores, out.reconstruction
 
 
-BOOKS: dict[str, tuple[type[nn.Module], Callable[[nn.Module], dict[str, Tensor]]]] = {
-    "dynamic_op": (dynamic_op.DynamicOp, dynamic_op.weights_from),
-    "capsnet": (capsnet.CapsNet, capsnet.weights_from),
-    "inverted": (inverted.InvertedCapsNet, inverted.weights_from),
-    "em": (em.MatrixCapsNet, em.weights_from),
-    "gamma": (gamma.GammaCapsNet, gamma.weights_from),
-    "deepcaps": (deepcaps.DeepCaps, deepcaps.weights_from),
-    "efficient": (efficient.EfficientCapsNet, efficient.weights_from),
+# An opponent, and what it calls the tensors of the torchcaps network: theirs, then its own.
+BOOKS: dict[str, tuple[type[nn.Module], dict[str, str]]] = {
+    "dynamic_op": (dynamic_op.DynamicOp, {"layer.": ""}),
+    "capsnet": (capsnet.CapsNet, capsnet.NAMES),
+    "inverted": (inverted.InvertedCapsNet, inverted.NAMES),
+    "em": (em.MatrixCapsNet, em.NAMES),
+    "gamma": (gamma.GammaCapsNet, gamma.NAMES),
+    "deepcaps": (deepcaps.DeepCaps, deepcaps.NAMES),
+    "efficient": (efficient.EfficientCapsNet, efficient.NAMES),
 }
 
 
@@ -106,11 +107,15 @@ def ours(case: Case) -> nn.Module:
 def book_names(module: nn.Module) -> dict[str, Tensor]:
     """The live tensors of a contestant under the names of its opponent."""
     if isinstance(module, OurNetwork) and module.book:
-        _, weights_from = BOOKS[module.book]
-        return weights_from(module.network)
-    if isinstance(module, OurOp):
-        return dynamic_op.weights_from(module)
-    return dict(module.named_parameters()) | dict(module.named_buffers())
+        module, names = module.network, BOOKS[module.book][1]
+    else:
+        names = BOOKS["dynamic_op"][1] if isinstance(module, OurOp) else {}
+    tensors = {}
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        for theirs, own in names.items():
+            name = name.replace(theirs, own)
+        tensors[name] = tensor
+    return tensors
 
 
 class Subject:

@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CapsNet", "weights_from"]
+__all__ = ["NAMES", "CapsNet"]
 
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
@@ -79,13 +79,3 @@ def dynamic_routing(votes: Tensor, iterations: int, detach: bool) -> Tensor:
 def squash(s: Tensor) -> Tensor:
     square = s.pow(2).sum(dim=-1, keepdim=True)
     return square / (1 + square) * s / torch.sqrt(square + 1e-8)
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors

@@ -5,7 +5,7 @@ routed by a 3-D convolution, classes by dynamic routing from the last two cells.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["DeepCaps", "weights_from"]
+__all__ = ["NAMES", "DeepCaps"]
 
 TYPES, WIDTH = 32, 128
 
@@ -131,13 +131,3 @@ def capsules(maps: Tensor) -> Tensor:
 def squash(s: Tensor, dim: int) -> Tensor:
     square = s.pow(2).sum(dim=dim, keepdim=True)
     return square / (1 + square) * s / torch.sqrt(square + 1e-8)
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors

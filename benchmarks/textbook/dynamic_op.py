@@ -6,7 +6,7 @@ The reader holds the votes constant in all but the last iteration, or lets gradi
 import torch
 from torch import Tensor, nn
 
-__all__ = ["DynamicOp", "dynamic_routing", "squash", "weights_from"]
+__all__ = ["DynamicOp", "dynamic_routing", "squash"]
 
 
 class DynamicOp(nn.Module):
@@ -49,8 +49,3 @@ def dynamic_routing(votes: Tensor, iterations: int, detach: bool) -> Tensor:
 def squash(s: Tensor) -> Tensor:
     square = s.pow(2).sum(dim=-1, keepdim=True)
     return square / (1 + square) * s / torch.sqrt(square + 1e-8)
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a module whose `layer` has the matrices, under the names of this one."""
-    return {name.removeprefix("layer."): tensor for name, tensor in model.named_parameters()}

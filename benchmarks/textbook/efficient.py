@@ -5,7 +5,7 @@ self-attention over all pairs of votes, summed before they are multiplied.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["EfficientCapsNet", "weights_from"]
+__all__ = ["NAMES", "EfficientCapsNet"]
 
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
@@ -65,13 +65,3 @@ class EfficientCapsNet(nn.Module):
 def squash(s: Tensor) -> Tensor:
     norm = torch.sqrt(s.pow(2).sum(dim=-1, keepdim=True) + 1e-8)
     return -torch.expm1(-norm) * s / norm
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MatrixCapsNet", "weights_from"]
+__all__ = ["NAMES", "MatrixCapsNet"]
 
 A, B, C = 64, 8, 16
 D, SIDE = 16, 4
@@ -150,13 +150,3 @@ def coordinates(votes: Tensor) -> Tensor:
     where[..., SIDE - 1] = ((torch.arange(height) + 0.5) / height).to(votes).view(-1, 1, 1, 1)
     where[..., 2 * SIDE - 1] = ((torch.arange(width) + 0.5) / width).to(votes).view(-1, 1, 1)
     return where
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors

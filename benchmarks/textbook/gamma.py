@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GammaCapsNet", "weights_from"]
+__all__ = ["NAMES", "GammaCapsNet"]
 
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
@@ -84,13 +84,3 @@ class Layer(nn.Module):
 def squash(s: Tensor) -> Tensor:
     square = s.pow(2).sum(dim=-1, keepdim=True)
     return square / (1 + square) * s / torch.sqrt(square + 1e-8)
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors

@@ -7,7 +7,7 @@ anew, as Procedure 1 stands.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["InvertedCapsNet", "weights_from"]
+__all__ = ["NAMES", "InvertedCapsNet"]
 
 TYPES, D, SIDE = 32, 16, 4
 
@@ -124,13 +124,3 @@ class Block(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         return torch.relu(self.residual(maps) + self.shortcut(maps))
-
-
-def weights_from(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of the torchcaps network under the names of this one."""
-    tensors = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        for theirs, own in NAMES.items():
-            name = name.replace(theirs, own)
-        tensors[name] = tensor
-    return tensors
