@@ -12,6 +12,8 @@ from torchcaps.errors import TorchcapsError, short
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
 
+Network = Annotated[Path, typer.Argument(help="A run folder, or a saved network.")]
+Model = Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 ImageSize = Annotated[
     str | None, typer.Option(metavar="HxW", help="Stretch images to this height and width: 48x64.")

@@ -1,13 +1,12 @@
 """`torchcaps check`: is every file of a run whole?"""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
@@ -23,6 +22,6 @@ def check(
     from torchcaps.tasks import check_run
 
     found = check_run(run)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)
     if not found.is_whole:
         raise typer.Exit(2)

@@ -1,20 +1,19 @@
 """`torchcaps dictionary`: images by the parse tree that they share."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Data, Imports, Root
+from torchcaps.cli.arguments import AsJson, Data, Imports, Network, Root
 from torchcaps.cli.arguments import levels as levels_of
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
 @command(70)
 def dictionary(
-    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    network: Network,
     levels: Annotated[
         str | None,
         typer.Option(
@@ -50,4 +49,4 @@ def dictionary(
         split=split,
         picture=picture,
     )
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

@@ -1,18 +1,17 @@
 """`torchcaps doctor`: say why a network does not learn."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
     Groups,
     ImageSize,
     Imports,
+    Model,
     OptionList,
     Protocol,
     RecipeFile,
@@ -20,6 +19,7 @@ from torchcaps.cli.arguments import (
     TrunkFile,
     recipe_from,
 )
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
@@ -27,7 +27,7 @@ from torchcaps.errors import TorchcapsError
 @command(130)
 def doctor(
     run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,
-    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    model: Model = None,
     data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
     root: Root = None,
     image_size: ImageSize = None,
@@ -68,4 +68,4 @@ def doctor(
             "doctor needs a run folder, or --model and --data of a network that is to be trained, "
             "or its --recipe."
         )
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

@@ -1,13 +1,25 @@
-"""How a line that trains ends: the result for programs, and what somebody should know at once."""
+"""How a command ends: what it found as JSON or as text, and of training what to know at once."""
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchcaps._printable import printable
 
 if TYPE_CHECKING:
     from torchcaps.train import Run
+
+
+class Found(Protocol):
+    """What a command found."""
+
+    def numbers(self) -> dict[str, Any]: ...
+    def text(self) -> str: ...
+
+
+def show_found(found: Found, as_json: bool) -> None:
+    """Print what a command found: one JSON object, or text."""
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
 
 
 def show_result(run: "Run") -> None:

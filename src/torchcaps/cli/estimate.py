@@ -1,12 +1,11 @@
 """`torchcaps estimate`: what a network would take."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, OptionList, options_from, sides
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
@@ -55,4 +54,4 @@ def estimate(
         precision=precision,
         **options,
     )
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

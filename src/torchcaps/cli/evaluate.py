@@ -1,20 +1,19 @@
 """`torchcaps eval`: count what a trained network gets right."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Data, Imports, Root, levels
+from torchcaps.cli.arguments import AsJson, Data, Imports, Network, Root, levels
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 from torchcaps.cli.measuring import MeasureCommand, measurement_names
 
 
 @command(80, "eval", cls=MeasureCommand)
 def evaluate(
-    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    network: Network,
     data: Data = None,
     root: Root = None,
     split: Annotated[
@@ -55,4 +54,4 @@ def evaluate(
         levels=None if quantise is None else levels("--quantise", quantise),
         measurements=measurement_names(measure),
     )
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

@@ -1,17 +1,16 @@
 """`torchcaps lr`: which learning rate?"""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
     ImageSize,
     Imports,
+    Model,
     OptionList,
     Protocol,
     Root,
@@ -19,6 +18,7 @@ from torchcaps.cli.arguments import (
     fields_from,
     recipe_from,
 )
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.fields import FieldsCommand
 from torchcaps.cli.listed import command
 
@@ -28,7 +28,7 @@ def lr(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe in TOML, or a run folder.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    model: Model = None,
     data: Annotated[str | None, typer.Option(help="The data set to train on.")] = None,
     root: Root = None,
     image_size: ImageSize = None,
@@ -71,4 +71,4 @@ def lr(
             found.rates, found.losses, found.smoothed, suggested=found.suggested
         )
         viz.write_figure(figure, picture)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

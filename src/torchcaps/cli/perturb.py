@@ -1,13 +1,12 @@
 """`torchcaps perturb`: what the components of a class capsule draw."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Data, Imports, Root
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
@@ -30,4 +29,4 @@ def perturb(
     from torchcaps import tasks
 
     found = tasks.perturb(network, image=image, data=data, root=root, picture=picture)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

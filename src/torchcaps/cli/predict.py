@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import Imports
+from torchcaps.cli.arguments import Imports, Network
 from torchcaps.cli.listed import command
 
 
 @command(90)
 def predict(
-    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    network: Network,
     images: Annotated[list[Path], typer.Argument(help="Picture files.")],
     resize: Annotated[
         bool, typer.Option("--resize", help="Stretch pictures to the size the network takes.")

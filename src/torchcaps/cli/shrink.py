@@ -1,19 +1,18 @@
 """`torchcaps shrink`: take parts out of a trained network."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Data, Imports, Root
+from torchcaps.cli.arguments import AsJson, Data, Imports, Network, Root
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
 @command(110)
 def shrink(
-    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    network: Network,
     out: Annotated[Path, typer.Option(help="File of the smaller network: small.safetensors.")],
     silent: Annotated[
         float | None,
@@ -46,4 +45,4 @@ def shrink(
     from torchcaps import tasks
 
     found = tasks.shrink(network, out, below=silent, dead=dead, data=data, root=root, images=images)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)

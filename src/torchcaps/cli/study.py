@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, seconds_of
+from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import add_group
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.court import needed_court
@@ -117,7 +118,7 @@ def run(
         _print_comparison(study, paths, out, as_json)
         return
     found = needed_court("what records say of claims").outcome_of(study, paths)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    show_found(found, as_json)
 
 
 @app.command()

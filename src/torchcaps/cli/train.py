@@ -13,6 +13,7 @@ from torchcaps.cli.arguments import (
     Groups,
     ImageSize,
     Imports,
+    Model,
     OptionList,
     Protocol,
     RecipeFile,
@@ -37,7 +38,7 @@ MANY = 10
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
     recipe: RecipeFile = None,
-    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    model: Model = None,
     data: Annotated[
         str | None,
         typer.Option(help="part-whole, mnist, folder, …; `torchcaps data list` names all."),
