@@ -12,19 +12,15 @@ Prints both tables and writes benchmarks/records/cores.json.
 
 import argparse
 import dataclasses
-import json
 import os
 import statistics
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cases import CASES, Case, tiny
 from contestants import CONTESTANTS
 from harness import Settings, in_a_process, measure, of_peak
-
-from torchcaps.train.folder.digests import write_whole
-from torchcaps.train.folder.environment import environment
+from record import write_record
 
 RECORD = Path(__file__).parent / "records" / "cores.json"
 
@@ -53,15 +49,13 @@ def main() -> None:
     # Sums of so many parents are so short that the 1e-8 in the textbook's squash is seen.
     counted = dataclasses.replace(settings, checked=True, rates=True, values=2e-5)
     parents = by_parents([small(of_parents(k, n)) for k in KINDS for n in given.parents], counted)
-    record = {
-        "what": "speed of two threads over one, and share of the GEMM peak by number of parents",
-        "tiny": given.tiny,
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "threads": threads,
-        "parents": parents,
-    }
-    write_whole(given.out, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_record(
+        given.out,
+        "speed of two threads over one, and share of the GEMM peak by number of parents",
+        tiny=given.tiny,
+        threads=threads,
+        parents=parents,
+    )
 
 
 def by_threads(case: Case, settings: Settings) -> Result:

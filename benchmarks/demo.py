@@ -11,10 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
-from torchcaps.train.folder.environment import environment
+from record import write_record
 
 RECORD = Path(__file__).parent / "records" / "demo.json"
 
@@ -44,16 +43,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     runs = [run_demo(seed) for seed in parser.parse_args().seeds]
-    record = {
-        "what": "torchcaps demo: wall time of the process; on 2,000 held-out images the accuracy, "
-        "the routing dynamics of each layer (0 frozen, 1 perfect) and the dead capsules",
-        "bars": "under 180 s on two cores; both twins at least 0.30, three times chance",
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "runs": runs,
-    }
-    RECORD.write_text(json.dumps(record, indent=2) + "\n")
-    print(json.dumps(record, indent=2))
+    write_record(
+        RECORD,
+        "torchcaps demo: wall time of the process; on 2,000 held-out images the accuracy, the "
+        "routing dynamics of each layer (0 frozen, 1 perfect) and the dead capsules",
+        bars="under 180 s on two cores; both twins at least 0.30, three times chance",
+        runs=runs,
+    )
+    print(RECORD.read_text(), end="")
 
 
 if __name__ == "__main__":

@@ -13,20 +13,18 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from process import memory_mb
+from record import write_record
 
 from torchcaps import create_model
 from torchcaps.data import Batch
 from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.tasks.estimate import estimate
 from torchcaps.train import make_recipe
-from torchcaps.train.folder.digests import write_whole
-from torchcaps.train.folder.environment import environment
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 
@@ -124,16 +122,14 @@ def main() -> None:
                 f"measured {row['measured_mb']:7.0f} MB  {row['error']:+.0%}",
                 flush=True,
             )
-    record = {
-        "what": "peak resident memory of training steps (forward, loss, backward, Adam) above the "
-        "imports, as estimated before and as measured; MB are 2^20 bytes",
-        "bars": "within 25 % at five configurations over two orders of magnitude",
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "steps": STEPS,
-        "rows": rows,
-    }
-    write_whole(RECORD, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_record(
+        RECORD,
+        "peak resident memory of training steps (forward, loss, backward, Adam) above the imports, "
+        "as estimated before and as measured; MB are 2^20 bytes",
+        bars="within 25 % at five configurations over two orders of magnitude",
+        steps=STEPS,
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

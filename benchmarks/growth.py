@@ -13,20 +13,16 @@ version: see attention.py.
 
 import argparse
 import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cases import CASES, Case
 from contestants import CONTESTANTS, absent
 from harness import ENVIRONMENTS, Settings, in_a_process
-
-from torchcaps.train.folder.digests import write_whole
-from torchcaps.train.folder.environment import environment
+from record import write_record
 
 RECORD = Path(__file__).parent / "records" / "growth.json"
 
@@ -135,14 +131,8 @@ def main() -> None:
         growth.append(row)
         ms, mb = (row["exponents"].get(amount, math.nan) for amount in ("ms", "peak_mb"))
         print(f"{row['routing']:14}  {axis:10}  {name:18}  {ms:5.2f}   {mb:5.2f}", flush=True)
-    record = {
-        "what": "exponents of time and peak memory of a step along one axis",
-        "tiny": given.tiny,
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "growth": growth,
-    }
-    write_whole(given.out, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    what = "exponents of time and peak memory of a step along one axis"
+    write_record(given.out, what, tiny=given.tiny, growth=growth)
 
 
 if __name__ == "__main__":

@@ -213,6 +213,7 @@ def hours(form: Form, cell: Cell) -> float:
 def network(folder: Path, form: Form, cell: Cell, root: Path | None, seconds: float | None) -> Run:
     """The run of one cell."""
     here, dense = cell.folder(folder), cell.folder(folder, "dense")
+    here.parent.mkdir(parents=True, exist_ok=True)
     if cell.way in MASKED:
         how = {name: value for name, value in WAYS[cell.way].items() if name != "prune"}
         if cell.way == "mask_like_lobster":
@@ -362,7 +363,6 @@ def main() -> None:
     rows = []
     try:
         for cell in cells:
-            cell.folder(asked.folder).parent.mkdir(parents=True, exist_ok=True)
             left = None if until is None else max(1.0, until - time.monotonic())
             run = network(asked.folder, form, cell, asked.root, left)
             rows.append(row_of(run, cell, asked.root))

@@ -50,7 +50,6 @@ def main() -> None:
     runs = {}
     for way in WAYS:
         cell = Cell("mnist", 0, way)
-        cell.folder(asked.folder).parent.mkdir(parents=True, exist_ok=True)
         runs[way] = network(asked.folder, REDUCED, cell, asked.root, None)
     drawn = with_decoder(runs["magnitude"], asked.folder / "mnist" / "0" / "drawn", asked.root)
     PICTURES.mkdir(exist_ok=True)

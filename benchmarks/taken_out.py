@@ -17,17 +17,15 @@ on. Writes benchmarks/records/taken_out.json.
 import argparse
 import json
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from pruned_trees import REDUCED, Cell, network
+from record import write_record
 
 from torchcaps.tasks import evaluate_file, shrink
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.folder.digests import write_whole
-from torchcaps.train.folder.environment import environment
 
 RECORD = Path(__file__).parent / "records" / "taken_out.json"
 RECIPE: dict[str, Any] = {
@@ -59,17 +57,10 @@ def main() -> None:
         rows.append(row_of("dead", run, asked.root, dead=True))
     for way in WAYS:
         cell = Cell("mnist", 0, way)
-        cell.folder(asked.folder).parent.mkdir(parents=True, exist_ok=True)
         run = network(asked.folder, REDUCED, cell, asked.root, None)
         rows.append(row_of(way, run, asked.root, dead=False))
-    record = {
-        "what": "taken out of networks of which nothing was pruned as a whole",
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "recipe": RECIPE,
-        "rows": rows,
-    }
-    write_whole(RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    what = "taken out of networks of which nothing was pruned as a whole"
+    write_record(RECORD, what, recipe=RECIPE, rows=rows)
 
 
 def row_of(way: str, run: Run, root: Path | None, *, dead: bool) -> dict[str, Any]:

@@ -21,8 +21,8 @@ class CapsNet(nn.Module):
     def __init__(
         self,
         *,
-        image: tuple[int, int, int] = (1, 28, 28),
-        n_classes: int = 10,
+        image: tuple[int, int, int],
+        n_classes: int,
         iterations: int = 3,
         detach: bool = False,
         decoder: bool = True,

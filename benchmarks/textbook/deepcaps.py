@@ -26,8 +26,8 @@ class DeepCaps(nn.Module):
     def __init__(
         self,
         *,
-        image: tuple[int, int, int] = (1, 28, 28),
-        n_classes: int = 10,
+        image: tuple[int, int, int],
+        n_classes: int,
         iterations: int = 3,
         detach: bool = False,
     ):

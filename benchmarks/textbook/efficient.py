@@ -17,7 +17,7 @@ NAMES = {
 
 
 class EfficientCapsNet(nn.Module):
-    def __init__(self, *, image: tuple[int, int, int] = (1, 28, 28), n_classes: int = 10):
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int):
         super().__init__()
         channels, height, width = image
         self.image, self.n_classes = image, n_classes

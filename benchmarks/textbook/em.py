@@ -32,8 +32,8 @@ class MatrixCapsNet(nn.Module):
     def __init__(
         self,
         *,
-        image: tuple[int, int, int] = (2, 32, 32),
-        n_classes: int = 5,
+        image: tuple[int, int, int],
+        n_classes: int,
         iterations: int = 2,
         official: bool = False,
     ):

@@ -23,13 +23,7 @@ NAMES = {
 
 
 class GammaCapsNet(nn.Module):
-    def __init__(
-        self,
-        *,
-        image: tuple[int, int, int] = (1, 28, 28),
-        n_classes: int = 10,
-        iterations: int = 3,
-    ):
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int, iterations: int = 3):
         super().__init__()
         channels, height, width = image
         self.conv = nn.Conv2d(channels, 256, 9)

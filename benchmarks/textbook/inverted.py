@@ -28,8 +28,8 @@ class InvertedCapsNet(nn.Module):
     def __init__(
         self,
         *,
-        image: tuple[int, int, int] = (3, 32, 32),
-        n_classes: int = 10,
+        image: tuple[int, int, int],
+        n_classes: int,
         backbone: str = "simple",
         iterations: int = 2,
     ):
