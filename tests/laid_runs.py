@@ -3,6 +3,7 @@
 import json
 from functools import cache
 
+import safetensors.torch
 import torch
 
 from torchcaps.data import PartWholeSpec, part_whole
@@ -40,3 +41,19 @@ def lay_run(folder, result=None, *, network=None, seen="abc", **fields):
         save(network or small_network(), run.model_file)
         write_whole(run.result_file, json.dumps(result))
     return run
+
+
+def assert_readable(folder):
+    """Every file that is not marked as partial can be read whole."""
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            json.loads(file.read_text())
+        elif file.suffix == ".jsonl":
+            lines = file.read_text().splitlines()
+            assert [json.loads(line)["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+        elif file.suffix == ".ckpt":
+            torch.load(file, weights_only=True)
+        elif file.suffix == ".safetensors":
+            safetensors.torch.load_file(file)
+        else:
+            assert file.suffix == ".partial", file.name

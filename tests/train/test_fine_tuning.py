@@ -8,7 +8,8 @@ from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
-from torchcaps.data import PartWholeSpec, by_name, part_whole
+from laid_runs import tiny_images
+from torchcaps.data import by_name
 from torchcaps.errors import Interrupted
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.beginning import check_unseen
@@ -16,10 +17,7 @@ from torchcaps.train.beginning import check_unseen
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    def few(split, root):
-        return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-    monkeypatch.setitem(by_name.SOURCES, "few", few)
+    monkeypatch.setitem(by_name.SOURCES, "few", tiny_images(60))
 
 
 def recipe(**fields):

@@ -26,6 +26,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from error_text import text_of
+from laid_runs import assert_readable
 from torchcaps._ctrl_c import interrupt
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import (
@@ -156,21 +157,6 @@ def assert_same(found: Run, expected: Run) -> None:
     for result in results:
         del result["seconds_of_last_stretch"]
     assert results[0] == results[1]
-
-
-def assert_readable(folder: Path) -> None:
-    """Every file that is not marked as partial can be read whole."""
-    for file in folder.iterdir():
-        if file.suffix == ".json":
-            json.loads(file.read_text())
-        elif file.suffix == ".jsonl":
-            assert [json.loads(line)["epoch"] for line in file.read_text().splitlines()]
-        elif file.suffix == ".ckpt":
-            torch.load(file, weights_only=True)
-        elif file.suffix == ".safetensors":
-            safetensors.torch.load_file(file)
-        else:
-            assert file.suffix == ".partial", file.name
 
 
 def step_that(act, at: int):

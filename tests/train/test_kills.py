@@ -1,6 +1,5 @@
 """SIGKILL at random moments, within writes too: every file stays readable, no bit is lost."""
 
-import json
 import os
 import random
 import signal
@@ -11,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 
+from laid_runs import assert_readable
 from torchcaps.data import SOURCES
 from torchcaps.train import Run, make_recipe
 
@@ -123,21 +122,6 @@ def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]
     with nursery.process:
         assert nursery.read() == "ready"
         yield nursery
-
-
-def assert_readable(folder: Path) -> None:
-    for file in folder.iterdir():
-        if file.suffix == ".json":
-            json.loads(file.read_text())
-        elif file.suffix == ".jsonl":
-            lines = file.read_text().splitlines()
-            assert [json.loads(line)["epoch"] for line in lines] == list(range(1, len(lines) + 1))
-        elif file.suffix == ".ckpt":
-            torch.load(file, weights_only=True)
-        elif file.suffix == ".safetensors":
-            safetensors.torch.load_file(file)
-        else:
-            assert file.suffix == ".partial", file.name
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ from torch import nn
 
 import torchcaps as tc
 from error_text import text_of
+from laid_runs import tiny_images
 from torchcaps import tasks
-from torchcaps.data import PartWholeSpec, by_name, part_whole
+from torchcaps.data import by_name
 from torchcaps.errors import Interrupted
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models import MODELS
@@ -42,10 +43,7 @@ class Plain(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    def few(split, root):
-        return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-    monkeypatch.setitem(by_name.SOURCES, "few", few)
+    monkeypatch.setitem(by_name.SOURCES, "few", tiny_images(60))
 
 
 def recipe(**fields):

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from error_text import text_of
+from laid_runs import tiny_images
 from torchcaps.analysis import MeasureActivity, gradient_norms, measure
-from torchcaps.data import PartWholeSpec, by_name, part_whole
+from torchcaps.data import by_name
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.sampled import Sampled
@@ -16,10 +17,7 @@ NAMES = ["activity", "polarisation", "gradient-norms"]
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
-    def tiny(split, root):
-        return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
-
-    monkeypatch.setitem(by_name.SOURCES, "tiny", tiny)
+    monkeypatch.setitem(by_name.SOURCES, "tiny", tiny_images(48, size=20))
 
 
 def recipe(**fields):

@@ -1,11 +1,9 @@
 """Statements by made records: what decides each, and what leaves it open."""
 
-from datetime import UTC, datetime
-
 import pytest
 
+from made_records import made
 from made_records import record as of_epochs
-from torchcaps.study import Seed, make_record
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.judges import judge_statement
@@ -18,23 +16,7 @@ NEVER, WITH_BIAS = "peer2022-q-sign-not-learnable", "peer2022-q-sign-learnable-w
 def record(model, values, *, key=SIGN, claim=NEVER, data="sign", reduced=None, **options):
     loss = {"loss": "margin", "lambda_": 1.0} if data == "sign" else {}
     recipe = make_recipe(model=model, data=data, options=options, **loss)
-    return make_record(
-        study="a/b",
-        claims=(claim,),
-        recipe=recipe.model_dump(mode="json"),
-        recipe_hash=recipe.digest(),
-        data={"sign/train": "1"},
-        seeds=tuple(
-            Seed(seed=k, values={key: value}, wall_seconds=1) for k, value in enumerate(values)
-        ),
-        commit="a1b2c3d4e5f6",
-        dirty=False,
-        versions={},
-        device="",
-        command="",
-        made=datetime(2026, 1, 2, tzinfo=UTC),
-        reduced=reduced,
-    )
+    return made(recipe, [{key: value} for value in values], claim=claim, reduced=reduced)
 
 
 def both(dynamic, em, *, claim=NEVER, bias=("none", False)):
