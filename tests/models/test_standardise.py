@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.models import MODELS, create_model, load, save
-from torchcaps.models.standardise import Standardise
+from torchcaps.models.images import Standardise
 
 NUMBERS = ((0.25, 0.5), (0.125, 0.75))
 # One network of each kind, as small as it can be.

@@ -61,9 +61,9 @@ from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.intervention import without_capsules
+from torchcaps.models.images import prepared
 from torchcaps.models.iterating import refuse_iterations
 from torchcaps.models.preset import CIFAR, OVERLAID, SMALL, WIDE, NamedNetwork, listed
-from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import squash

@@ -68,11 +68,11 @@ from torchcaps.layers import (
 from torchcaps.layers.backbone import Maps, maps_after
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
+from torchcaps.models.images import prepared
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.options import ITERATES
 from torchcaps.models.preset import SMALL, NamedNetwork, hands_on, listed
 from torchcaps.models.stack import routed_by
-from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
 from torchcaps.ops.routing.common import capsules, lengths
 from torchcaps.ops.squashing import squash_over as g

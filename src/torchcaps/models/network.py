@@ -11,9 +11,9 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.schedule import Schedule, check_have_routings
+from torchcaps.models.images import prepared
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.preset import NamedNetwork
-from torchcaps.models.standardise import prepared
 from torchcaps.types import (
     Capsules,
     Couple,

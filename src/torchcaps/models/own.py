@@ -121,6 +121,11 @@ def as_network(model: nn.Module) -> nn.Module:
     return model if {"target", "keep"} <= set(taken) else OwnNetwork(model)
 
 
+def as_given(network: nn.Module) -> nn.Module:
+    """The network without the `OwnNetwork` around it, where there is one."""
+    return network.module if isinstance(network, OwnNetwork) else network
+
+
 def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None) -> nn.Module:
     """The module of the class that a file names: the one that is given, or one made of its class.
 

@@ -11,6 +11,7 @@ from torchcaps.layers import Routing
 from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.layers.routing.base import check_begun
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.images import Standardise
 from torchcaps.models.limits import (
     check_sides,
     check_weights,
@@ -26,7 +27,6 @@ from torchcaps.models.options import (
     check_use,
 )
 from torchcaps.models.preset import MODELS, Preset
-from torchcaps.models.standardise import Standardise
 
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")

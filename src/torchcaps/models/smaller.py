@@ -28,7 +28,7 @@ from torchcaps.layers import (
 )
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import as_given
 from torchcaps.models.structure import Run, capsule_layers_of, first_layer, runs, type_runs
 
 # The entry of a configuration that says so.
@@ -54,7 +54,7 @@ class Kept(NamedTuple):
 
 def no_chain(network: nn.Module) -> str:
     """Why a network of another kind cannot be made smaller."""
-    kind = type(network.module if isinstance(network, OwnNetwork) else network)
+    kind = type(as_given(network))
     return (
         f"a {kind.__name__} is no chain of convolutions with capsules on top, so nothing "
         f"can be taken out of it; networks of that kind, and DeepCaps, can be made smaller."

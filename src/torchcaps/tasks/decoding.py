@@ -5,12 +5,12 @@ from torch import nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
 from torchcaps.models import CapsuleNetwork
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import as_given
 
 
 def decoder_of(model: nn.Module) -> Decoder:
     """Find the decoder of a network, which draws from units of all classes."""
-    network = model.module if isinstance(model, OwnNetwork) else model
+    network = as_given(model)
     decoder = getattr(network, "decoder", None)
     if not isinstance(decoder, Decoder):
         has = "no decoder" if decoder is None else f"a {type(decoder).__name__}"

@@ -20,6 +20,7 @@ from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.trace import check_parents_are_classes, class_coupling
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.images import device_of
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, in_words, routed_layers, seen_through
 from torchcaps.tasks.progress import progress
@@ -186,7 +187,7 @@ def _grouped(
     """Find the places of images by predicted class and key, and which of all are right."""
     last = levels if isinstance(levels, int) else levels[-1]
     answer = seen_through(model.eval(), levels=levels, names=["keys"])
-    device = next(model.parameters()).device
+    device = device_of(model)
     groups: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     right = []
     with progress("grouping images", len(images)) as advance:

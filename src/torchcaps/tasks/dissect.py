@@ -23,6 +23,7 @@ from torchcaps.analysis.shares import commonest, constant_answer
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
@@ -79,7 +80,7 @@ def _looked_at(
     all."""
     model = as_network(model)
     check_fit(model, images)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     model.eval()
     keep, parts = keep_for(measurements), parts_shown(images, measurements)
     for few in index.split(BATCH):

@@ -12,6 +12,7 @@ from torchcaps._checks import check_count
 from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.tasks.evaluation import Evaluation
@@ -64,7 +65,7 @@ def evaluate(
     looking = measured_by(measurements, model, levels=levels)
     parts = parts_shown(images, measurements)
     network = seen_through(model, levels=levels, names=measurements)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     model.eval()
     scores, losses, labels = [], [], []
     with progress(f"evaluating on {images.name}", len(images)) as advance:

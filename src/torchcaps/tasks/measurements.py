@@ -1,6 +1,5 @@
 """Measurements by name, and couplings on a grid, for a network that somebody names."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,7 +28,8 @@ from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
 from torchcaps.layers.routing.base import has_argument
-from torchcaps.models.own import OwnNetwork, as_network
+from torchcaps.models.images import device_of
+from torchcaps.models.own import as_given, as_network
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
 from torchcaps.types import Couple, Output
@@ -115,7 +115,7 @@ def measured_by(
 
 def _there(model: nn.Module, network: Network) -> Network:
     """Give the network, with pixels brought to its device."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     return lambda pixels: network(pixels.to(device))
 
 
@@ -159,9 +159,8 @@ def seen_through(
 
 def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
     """Make a function on couplings that moves them to the grid, or one for each routed layer."""
-    network = model.module if isinstance(model, OwnNetwork) else model
-    taken = inspect.signature(network.forward).parameters
-    if "couple" not in taken and all(p.kind is not p.VAR_KEYWORD for p in taken.values()):
+    network = as_given(model)
+    if not has_argument(network.forward, "couple"):
         raise TorchcapsError(
             f"{type(network).__name__} takes no `couple`, so it has no couplings to quantise; take "
             f"a capsule network, or let the forward of your own take couple=None and hand it to "
@@ -188,7 +187,7 @@ def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
 def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[str]:
     """Name the routed layers from below; none where nobody says what images it takes."""
     network = as_network(model)
-    layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
+    layers = getattr(as_given(network), "layers", None)
     if isinstance(layers, nn.ModuleDict):
         # Of one's own it may hold others too: what routes takes a function on its couplings.
         return [name for name, part in layers.items() if has_argument(part.forward, "couple")]
@@ -199,7 +198,7 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
         return []
     # Of one's own they may lie anywhere, but a trace has them.
     was_training = network.training
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    device = device_of(network)
     with torch.no_grad():
         out = network.eval()(torch.full((1, *image), 0.5, device=device), keep="last")
     network.train(was_training)

@@ -21,6 +21,7 @@ from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import save
+from torchcaps.models.images import device_of
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.smaller import SMALLER, smaller
 from torchcaps.models.structure import capsule_layers_of, runs
@@ -205,7 +206,7 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
 def _seen(model: nn.Module, batches: Sequence[Tensor], *, dead: bool, channels: bool) -> Silent:
     """Find what is silent on images; with `dead` what is dead too, without `channels` capsules
     alone."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     with progress("looking for silent parts", sum(map(len, batches))) as advance:
         seen = silent(model, (_told(batch.to(device), advance) for batch in batches))
     if not channels:
@@ -283,7 +284,7 @@ def _times(old: nn.Module, new: nn.Module, pixels: Tensor) -> tuple[list[float],
 @torch.no_grad()
 def _peak(model: nn.Module, test: Images) -> int:
     weights: int = sum(t.numel() * t.itemsize for t in model.state_dict().values())
-    pixels = test.batch(slice(0, BATCH)).pixels.to(next(model.parameters()).device)
+    pixels = test.batch(slice(0, BATCH)).pixels.to(device_of(model))
     with Footprint() as footprint:
         model(pixels)
     return weights + int(footprint.tensors)
@@ -291,7 +292,7 @@ def _peak(model: nn.Module, test: Images) -> int:
 
 @torch.no_grad()
 def _largest_change(old: nn.Module, new: nn.Module, test: Images) -> float:
-    device = next(old.parameters()).device
+    device = device_of(old)
     largest = torch.zeros((), device=device)
     for index in torch.arange(len(test)).split(256):
         pixels = test.batch(index).pixels.to(device)

@@ -17,6 +17,7 @@ from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.files.saving import load_network
+from torchcaps.models.images import device_of
 from torchcaps.train.folder.objects import read_objects
 from torchcaps.train.folder.run import Run
 from torchcaps.train.images import parted
@@ -53,7 +54,7 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
-        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        return device_of(self.model)
 
     @property
     def image(self) -> tuple[int, int, int]:

@@ -29,7 +29,7 @@ from torchcaps.models.files.as_made import (
 )
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.limits import without_memory
-from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
+from torchcaps.models.own import OWN, OwnNetwork, as_given, check_has_weights, own_module
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
@@ -77,7 +77,7 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 def content_of(model: nn.Module) -> bytes:
     """What `save` writes."""
-    module = model.module if isinstance(model, OwnNetwork) else model
+    module = as_given(model)
     # What torch.compile returns holds the network by another name, under which no file opens.
     module = getattr(module, "_orig_mod", module)
     config = getattr(module, "config", None)
@@ -144,8 +144,7 @@ def load(
     >>> model = load("my-run")
     >>> seven = load("my-run", n_classes=7)  # doctest: +SKIP
     """
-    network = load_network(path, model=model, routing=routing, n_classes=n_classes)
-    return network.module if isinstance(network, OwnNetwork) else network
+    return as_given(load_network(path, model=model, routing=routing, n_classes=n_classes))
 
 
 def load_network(

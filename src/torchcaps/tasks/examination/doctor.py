@@ -2,7 +2,7 @@
 
 import os
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,16 +86,7 @@ def doctor(
     training = images_of(recipe, "train", root=root)
     network = initial_model(recipe, training)
     take_frozen(network, trunk, has_weights=False)
-    freeze(network, recipe.freeze)
-    found = examine(
-        network,
-        recipe,
-        training,
-        lambda: images_of(recipe, "test", root=root),
-        stage="before training",
-        seconds=seconds,
-    )
-    return _with(found, examine_course(recipe, training, ()), examine_groups(recipe, root))
+    return _of_recipe(network, recipe, training, (), root, "before training", seconds)
 
 
 def doctor_run(
@@ -129,6 +120,19 @@ def doctor_run(
     root = run.root_or(root)
     training = images_of(recipe, "train", root=root)
     network, stage = latest_network(run, recipe, training, model)
+    return _of_recipe(network, recipe, training, run.metrics(), root, stage, seconds)
+
+
+def _of_recipe(
+    network: nn.Module,
+    recipe: Recipe,
+    training: Images,
+    epochs: Sequence[Mapping[str, Any]],
+    root: Path | None,
+    stage: str,
+    seconds: float,
+) -> Examination:
+    """Examine a network with what only its recipe tells: its epochs so far, and its groups."""
     freeze(network, recipe.freeze)
     found = examine(
         network,
@@ -138,12 +142,8 @@ def doctor_run(
         stage=stage,
         seconds=seconds,
     )
-    course = examine_course(recipe, training, run.metrics())
-    return _with(found, course, examine_groups(recipe, root))
-
-
-def _with(found: Examination, course: Diagnosis, groups: list[Diagnosis]) -> Examination:
-    return replace(found, findings=(course, *found.findings, *groups))
+    course = examine_course(recipe, training, epochs)
+    return replace(found, findings=(course, *found.findings, *examine_groups(recipe, root)))
 
 
 def examine(
