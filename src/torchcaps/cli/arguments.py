@@ -1,10 +1,12 @@
 """Arguments that several commands take, and how their text is read."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from torchcaps._words import DIGITS, value_of
 from torchcaps.errors import TorchcapsError, short
@@ -158,3 +160,78 @@ def levels(option: str, text: str) -> int | list[int]:
             f"{option} needs at least the 2 levels 0 and 1, but came as {short(text)}."
         )
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def measurement_names(given: Sequence[str] | None) -> list[str]:
+    """The names that --measure was given, each of them on its own."""
+    return [name.strip() for words in given or () for name in words.split(",")]
+
+
+class MeasureCommand(TyperCommand):
+    """A command with --measure; where names stand apart by spaces, it says how they are written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # They are taken out of the list one by one.
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        # Typer keeps the class of this error to itself.
+        except Exception as error:
+            left_over = "unexpected extra argument" in str(getattr(error, "message", ""))
+            if left_over and any(word.partition("=")[0] == "--measure" for word in words):
+                said = str(getattr(error, "message", "")).rstrip(".")
+                raise TorchcapsError(
+                    f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
+                    f"--measure dynamics,activity."
+                ) from None
+            raise
+
+
+class FieldsCommand(TyperCommand):
+    """A command of a recipe: where an option is unknown and a field is called so, here or
+    elsewhere, the line to type; where a value is no number, what it was."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # They are taken out of the list one by one.
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        # Typer keeps the class of this error to itself.
+        except Exception as error:
+            asked = getattr(error, "option_name", None)
+            if type(error).__name__ == "NoSuchOption" and asked is not None:
+                self._explain_name(asked)
+            if type(error).__name__ == "BadParameter":
+                _explain_value(error, words)
+            raise
+
+    def _explain_name(self, asked: str) -> None:
+        # Here, for it takes a second, which only a wrong line costs.
+        from torchcaps.train.meant import MEANT
+        from torchcaps.train.recipe import Recipe
+
+        name = asked.lstrip("-").replace("-", "_")
+        name = MEANT.get(name, name)
+        if name not in Recipe.model_fields:
+            return
+        option = f"--{name.replace('_', '-')}"
+        known = {word for parameter in self.params for word in parameter.opts}
+        line = option if option in known else f"--set {name}=VALUE"
+        raise TorchcapsError(f"there is no option {asked}; write {line} for the recipe's {name}.")
+
+
+def _explain_value(error: Any, words: list[str]) -> None:
+    """As the recipe says it of a field: Typer does not tell what came."""
+    names = getattr(getattr(error, "param", None), "opts", [])
+    # As --seed=x, or as --seed x.
+    given = [
+        after if equals else following
+        for word, following in zip(words, [*words[1:], ""], strict=True)
+        for name, equals, after in [word.partition("=")]
+        if name in names
+    ]
+    if given:
+        expected = str(error.message).partition(",")[0].rstrip(".")
+        raise TorchcapsError(
+            f"{names[0]}: {expected[0].lower()}{expected[1:]}, not {short(given[-1])}."
+        )

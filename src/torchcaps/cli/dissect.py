@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from torchcaps.cli.arguments import Data, Imports, Root
+from torchcaps.cli.arguments import Data, Imports, Root, measurement_names
 from torchcaps.cli.listed import command
-from torchcaps.cli.measuring import measurement_names
 
 
 @command(60)

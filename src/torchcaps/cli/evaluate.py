@@ -5,10 +5,18 @@ from typing import Annotated
 
 import typer
 
-from torchcaps.cli.arguments import AsJson, Data, Imports, Network, Root, levels
+from torchcaps.cli.arguments import (
+    AsJson,
+    Data,
+    Imports,
+    MeasureCommand,
+    Network,
+    Root,
+    levels,
+    measurement_names,
+)
 from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
-from torchcaps.cli.measuring import MeasureCommand, measurement_names
 
 
 @command(80, "eval", cls=MeasureCommand)

@@ -8,6 +8,7 @@ import typer
 from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
+    FieldsCommand,
     ImageSize,
     Imports,
     Model,
@@ -19,7 +20,6 @@ from torchcaps.cli.arguments import (
     recipe_from,
 )
 from torchcaps.cli.ending import show_found
-from torchcaps.cli.fields import FieldsCommand
 from torchcaps.cli.listed import command
 
 

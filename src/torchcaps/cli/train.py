@@ -10,6 +10,7 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     FieldList,
+    FieldsCommand,
     Groups,
     ImageSize,
     Imports,
@@ -23,7 +24,6 @@ from torchcaps.cli.arguments import (
     seconds_of,
 )
 from torchcaps.cli.ending import show_result
-from torchcaps.cli.fields import FieldsCommand
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
