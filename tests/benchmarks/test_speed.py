@@ -14,7 +14,7 @@ from harness import Settings, measure
 from process import errors, judge
 from subjects import Subject, build
 
-from torchcaps.layers.convolution import large
+from torchcaps.layers import convolution
 from torchcaps.ops import native
 
 OURS, TEXTBOOK = CONTESTANTS["ours-plain"], CONTESTANTS["textbook"]
@@ -137,12 +137,12 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     parity = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
     assert parity["green"] is True
     assert projection in parity["fast"]
-    convolve = large.fourier_convolution
+    convolve = convolution.fourier_convolution
 
     def wrong(*given, **how):
         return 1.001 * convolve(*given, **how)
 
-    monkeypatch.setattr(large, "fourier_convolution", wrong)
+    monkeypatch.setattr(convolution, "fourier_convolution", wrong)
     few = dataclasses.replace(case, batch=2)
     assert process.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
     parity = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]

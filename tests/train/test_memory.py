@@ -17,7 +17,8 @@ from torch import nn
 from torchcaps.layers import (
     ConvCapsules, DenseCapsules, DynamicRouting, InvertedRouting, PrimaryCapsules, use_backend,
 )
-from torchcaps.layers.convolution import LargeConv2d, large
+from torchcaps.layers import convolution
+from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.ops import margin_loss
 from torchcaps.types import Capsules
 
@@ -25,7 +26,7 @@ def resident():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
 
-large.WORTH = 0.0
+convolution.WORTH = 0.0
 torch.manual_seed(0)
 trunk = nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU())
 primary = PrimaryCapsules(LargeConv2d(16, 64, 9, stride=2), d_out=8)

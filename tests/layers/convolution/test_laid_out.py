@@ -8,15 +8,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from torchcaps.layers import use_backend
-from torchcaps.layers.convolution import LargeConv2d, large
+from torchcaps.layers import convolution, use_backend
+from torchcaps.layers.convolution import LargeConv2d
 
 
 @pytest.fixture
 def laid_out(monkeypatch):
     """Small weights are laid out once, as large ones are."""
-    monkeypatch.setattr(large, "LARGE", 1)
-    return large._LAID_OUT
+    monkeypatch.setattr(convolution, "LARGE", 1)
+    return convolution._LAID_OUT
 
 
 @pytest.mark.parametrize("bias", [True, False])

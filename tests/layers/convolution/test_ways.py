@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from torchcaps.layers import use_backend
-from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, large
+from torchcaps.layers import convolution, use_backend
+from torchcaps.layers.convolution import LargeConv2d, SmallConv2d
 from torchcaps.models import create_model
 from torchcaps.ops import native
 from torchcaps.ops.convolution import winograd
@@ -35,7 +35,7 @@ KINDS = {
         LargeConv2d,
         (32, 24, 9),
         (32, 32, 20, 20),
-        large,
+        convolution,
         "fourier_convolution",
         ("_Products", "bmm"),
         [{"stride": 2}, {"padding": 4}, {"stride": (2, 1)}],
@@ -85,7 +85,7 @@ BOTH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def _taken(request, monkeypatch):
     """Small convolutions go the way of large ones, and kernels are there."""
     if "kind" in request.fixturenames:
-        monkeypatch.setattr(large, "WORTH", 0.5)
+        monkeypatch.setattr(convolution, "WORTH", 0.5)
         if request.getfixturevalue("kind").make is SmallConv2d and not native.available():
             pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
 
@@ -147,9 +147,9 @@ def test_wrong_maps_end_in_the_words_of_torch(kind):
     for shape in [(batch, channels - 1, height, width), (batch, channels, 2, width)]:
         for x in (torch.rand(shape), torch.ones(kind.images).long()):
             said = []
-            for convolution in (ours, theirs):
+            for each in (ours, theirs):
                 with pytest.raises(RuntimeError) as error:
-                    convolution(x)
+                    each(x)
                 said.append(str(error.value))
             assert said[0] == said[1]
 
@@ -180,7 +180,7 @@ def test_dtypes_are_those_of_a_direct_convolution(kind, of_maps, of_weight, is_c
 
 
 def test_a_large_one_under_autocast_gives_near_numbers(monkeypatch):
-    monkeypatch.setattr(large, "WORTH", 0.5)
+    monkeypatch.setattr(convolution, "WORTH", 0.5)
     ours, theirs = pair(KINDS["large"], stride=2)
     x = torch.rand(KINDS["large"].images)
     with torch.autocast("cpu", torch.bfloat16):
@@ -300,7 +300,7 @@ def scores_and_gradients(model, x):
     ],
 )
 def test_a_network_of_large_ones_is_the_same_either_way(name, options, monkeypatch):
-    monkeypatch.setattr(large, "WORTH", 0.1)
+    monkeypatch.setattr(convolution, "WORTH", 0.1)
     model = create_model(name, **options).double()
     x = torch.rand(2, *model.image, dtype=torch.float64)
     ours = scores_and_gradients(model, x)

@@ -1,4 +1,8 @@
-"""A convolution that takes the cheaper of two ways to the same numbers."""
+"""Convolutions that networks are built of: `nn.Conv2d`, where it pays by fewer multiplications.
+
+Each is `nn.Conv2d` to whoever saves, compiles, exports or traces it. They are private: networks
+take them, and what a network gives does not depend on the way that they take.
+"""
 
 from typing import Any, NamedTuple, cast, final
 from weakref import WeakKeyDictionary
@@ -7,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.ops.checks import without_autocast
+from torchcaps.ops.convolution import whole_map_convolution, winograd
 from torchcaps.ops.convolution.fourier import Pair, fourier_convolution, saving
+from torchcaps.ops.native.build import available
 from torchcaps.ops.tracing import is_looked_through
 
 # Multiplications a direct convolution must have to one through Fourier space, which has more to
@@ -22,10 +28,9 @@ NARROW = {torch.float32, torch.bfloat16, torch.float16}
 @final
 class LargeConv2d(nn.Conv2d):
     """`nn.Conv2d` that trains large kernels through Fourier space on a CPU where that takes far
-    fewer multiplications; see
-    `ops.convolution.fourier`. It does so with zero padding, without groups and
-    dilation, and where gradients are wanted: without them a direct convolution is as fast and takes
-    less memory.
+    fewer multiplications; see `ops.convolution.fourier`. It does so with zero padding, without
+    groups and dilation, and where gradients are wanted: without them a direct convolution is as
+    fast and takes less memory.
 
     In torch.inference_mode a few images are convolved with weights that oneDNN laid out once, which
     are kept beside them until somebody writes to them. PyTorch counts that, but not what is written
@@ -109,3 +114,81 @@ _LAID_OUT: WeakKeyDictionary[LargeConv2d, _LaidOut] = WeakKeyDictionary()
 
 def _casts() -> bool:
     return torch.is_autocast_enabled("cpu")
+
+
+@final
+class SmallConv2d(nn.Conv2d):
+    """`nn.Conv2d` that computes 3×3 kernels with stride 1 by Winograd's minimal filtering, on a CPU
+    with a compiler and in float32; see `ops.convolution.winograd`. It does so without groups and
+    dilation, with zero padding, and where there are channels and positions enough for it to pay.
+
+    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do autocast,
+    torch.compile, torch.export, torch.jit.trace and torch.func, to which it is an ordinary
+    convolution.
+    """
+
+    is_direct: bool = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Read once: a parametrization makes it anew each time.
+        weight, bias = self.weight, self.bias
+        # What most often says no comes first: for one image asking takes longer than adding.
+        if (
+            self.kernel_size != (3, 3)
+            or self.stride != (1, 1)
+            or torch.compiler.is_compiling()
+            or is_looked_through()
+            or not self._pays(x, weight, bias)
+        ):
+            y: Tensor = self._conv_forward(x, weight, bias)
+            return y
+        return winograd.winograd_convolution(x, weight, bias, padding=int(self.padding[0]))
+
+    def pays(self, x: Tensor) -> bool:
+        """Whether maps [b, c, h, w] go that way. What does not fit goes directly, and torch says
+        why."""
+        return self._pays(x, self.weight, self.bias)
+
+    def _pays(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+        if self.kernel_size != (3, 3) or self.stride != (1, 1) or self.is_direct or x.ndim != 4:
+            return False
+        padding, shape = self.padding, x.shape
+        if isinstance(padding, str) or padding[0] != padding[1]:
+            return False
+        if not winograd.pays(shape, weight.shape, padding[0]) or shape[1] != self.in_channels:
+            return False
+        if self.dilation != (1, 1) or self.groups != 1 or self.padding_mode != "zeros":
+            return False
+        given = [x, weight] if bias is None else [x, weight, bias]
+        if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given):
+            return False
+        return not torch.is_autocast_enabled("cpu") and available()
+
+
+@final
+class WholeMapConv2d(nn.Conv2d):
+    """`nn.Conv2d` of one kernel a channel, as large as the map, which leaves one value a channel.
+    On a CPU it is computed as products of vectors, see `ops.convolution.whole_map`.
+
+    `is_direct = True`, or `use_backend(network, "plain")`, turns that off. So do autocast and maps
+    of other sizes, and torch.export, torch.jit.trace and torch.func, to which it is an ordinary
+    convolution.
+    """
+
+    is_direct: bool = False
+
+    def __init__(self, channels: int, height: int, width: int):
+        super().__init__(channels, channels, (height, width), groups=channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if is_looked_through() or not self._fits(x):
+            return super().forward(x)
+        return whole_map_convolution(x, self.weight, self.bias)
+
+    def _fits(self, x: Tensor) -> bool:
+        if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+            return False
+        shape = (self.in_channels, *self.kernel_size)
+        # Half precision is rounded less often by a convolution.
+        fits = x.ndim == 4 and x.shape[1:] == shape and x.dtype in (torch.float32, torch.float64)
+        return fits and x.dtype == self.weight.dtype
