@@ -1,6 +1,8 @@
 """The page of all claims: what is on it, what it escapes, where its dots lie."""
 
+import hashlib
 import re
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -54,6 +56,12 @@ def test_every_claim_is_on_the_page(tmp_path, name):
     text = path.read_text(encoding="utf-8")
     assert text.count('<li class="') == 947
     link = text.split('<a href="', 1)[1].split('"', 1)[0]
+    # A browser runs the page's own script and nothing else.
+    script = text.split("<script>")[1].split("</script>")[0]
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+    policy += "img-src data:; base-uri 'none'; form-action 'none'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in text
     address = urlsplit(link)
     assert (address.query, address.fragment) == ("", "")
     assert (path.parent / unquote(address.path)).is_file()

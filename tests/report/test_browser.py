@@ -66,6 +66,19 @@ def test_page_is_whole_and_quiet(browser, page_file, width):
     page.close()
 
 
+def test_what_slipped_into_a_page_is_not_run_and_asks_for_nothing(browser, page_file, tmp_path):
+    planted = tmp_path / "planted.html"
+    evil = '<script>document.title = "run"</script><img src="other.png" onerror="document.title=1">'
+    planted.write_text(page_file.read_text().replace("<h1>", f"{evil}<h1>"))
+    (tmp_path / "other.png").write_bytes(b"?")
+    page, refused = browser.new_page(), []
+    page.on("console", lambda message: refused.append(message.text))
+    page.goto(planted.as_uri(), wait_until="load")
+    assert page.title() == "What the network does inside · torchcaps"
+    assert sum("Content Security Policy" in each for each in refused) >= 3
+    page.close()
+
+
 def test_pictures_stand_side_by_side_on_a_desk_and_below_each_other_on_a_telephone(
     browser, page_file
 ):

@@ -198,7 +198,11 @@ def test_nothing_outside_is_asked_for():
     style = text[text.index("<style>") : text.index("</style>")]
     assert "url(" not in style
     assert "@import" not in style
-    assert "http-equiv" not in text
+    # Nor would a browser ask, or run anything, whatever slipped in.
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">'
+    assert text.count("http-equiv") == 1
+    assert text.split("<head>\n")[1].startswith(f'<meta charset="utf-8">\n{meta}\n')
     assert {"script", "iframe", "object", "embed", "base"}.isdisjoint(reader.open)
 
 
