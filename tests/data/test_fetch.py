@@ -534,14 +534,16 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
 
 def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish_zip, tmp_path):
     members = {"a__1.mat": b"one", "a__2.mat": b"two", "__..__..__out.mat": b"three"}
+    members["3.mat"] = b"four"
     publish_zip(**members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
     get(tmp_path / "root")
     held = tmp_path / "root/tiny/held"
     found = {path.name: path.read_bytes() for path in held.iterdir()}
-    assert found == {"1.mat": b"one", "2.mat": b"two", "out.mat": b"three"}
-    # What is missing or cut short comes again, the rest is left as it is.
+    assert found == {"1.mat": b"one", "2.mat": b"two", "3.mat": b"four", "out.mat": b"three"}
+    # What is missing, cut short or changed comes again, the rest is left as it is.
     (held / "1.mat").unlink()
     (held / "2.mat").write_bytes(b"t")
+    (held / "3.mat").write_bytes(b"fouR")
     stamp = (held / "out.mat").stat().st_mtime_ns
     get(tmp_path / "root")
     assert {path.name: path.read_bytes() for path in held.iterdir()} == found

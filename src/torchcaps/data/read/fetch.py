@@ -13,6 +13,7 @@ import shutil
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -288,16 +289,25 @@ def _next(response: http.client.HTTPResponse, most: int, where: str) -> bytes:
     return piece
 
 
+def _size_and_checksum(path: Path) -> tuple[int, int]:
+    """Read a file as a zip sums it up."""
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(CHUNK):
+            checksum = zlib.crc32(piece, checksum)
+        return file.tell(), checksum
+
+
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack the .mat files of a zip, whose SHA-256 is right, into one folder; those there are
-    kept."""
+    """Unpack the .mat files of a zip, whose SHA-256 is right, into one folder; those that are whole
+    there are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():
             place = folder / PurePosixPath(member.filename).name
             if place.suffix != ".mat" or place.name.startswith("."):
                 continue
-            if place.exists() and place.stat().st_size == member.file_size:
+            if place.is_file() and _size_and_checksum(place) == (member.file_size, member.CRC):
                 continue
             partial = place.with_name(f"{place.name}.partial")
             # What a killed call left, or a link that somebody planted: neither is written through.
