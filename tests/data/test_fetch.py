@@ -588,6 +588,8 @@ def test_the_catalogue_tells_of_every_file_what_it_must():
         assert file.mirrors
         for url in file.mirrors:
             assert url.startswith(("https://", "http://"))
+            # Nobody on the line sees or stops what is fetched, where the server lets them not.
+            assert url.startswith("https://") or url != file.mirrors[0]
             assert url.rpartition("/")[2] == Path(file.path).name
     assert len({file.sha256 for file in files}) == len(files)
     assert all(each.terms and each.holds and each.home for each in PUBLISHED.values())
