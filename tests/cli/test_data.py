@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import sys
+from functools import partial
 
 import pytest
 from PIL import Image
 
 from loopback import plain, serving, whole
-from torchcaps.cli import main
 from torchcaps.data import PUBLISHED, SOURCES, PartWholeSpec, part_whole
 from torchcaps.data.registry import PublishedSet, RemoteFile
 
@@ -16,17 +15,8 @@ CONTENT = bytes(range(256)) * 8
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
-    """The command line in this process: exit code, standard output, standard error."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["torchcaps", "data", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return (stop.value.code or 0, *capsys.readouterr())
-
-    return call
+def call(call):
+    return partial(call, "data")
 
 
 @pytest.fixture

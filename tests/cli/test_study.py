@@ -2,12 +2,12 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from made_records import record
-from torchcaps.cli import main
 from torchcaps.models import MODELS
 from torchcaps.models.own import CLASSES
 from torchcaps.study import pool, write_record
@@ -17,17 +17,8 @@ from torchcaps.train import own_code
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
-    """The command line in this process: exit code, standard output, standard error."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["torchcaps", "study", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return (stop.value.code or 0, *capsys.readouterr())
-
-    return call
+def call(call):
+    return partial(call, "study")
 
 
 def test_claims_are_rows(call):

@@ -11,17 +11,7 @@ import pytest
 import torch
 from torch.utils import _pytree
 
-from torchcaps import create_model
-from torchcaps.ops import (
-    conv3d_routing,
-    distance_routing,
-    dynamic_routing,
-    em_routing,
-    inverted_routing,
-    self_attention_routing,
-    squash,
-    uniform_routing,
-)
+from torchcaps import create_model, ops
 from torchcaps.types import Window
 
 BATCH, CHILDREN, PARENTS, D = 2, 7, 6, 5
@@ -56,7 +46,7 @@ def active(x):
 
 
 def em(variant):
-    return lambda x: em_routing(
+    return lambda x: ops.em_routing(
         x["votes"], **active(x), variant=variant, iterations=2, keep="steps"
     )
 
@@ -65,7 +55,7 @@ def em_over_windows(variant):
     def route(x):
         activation = WINDOW.of(x["of_grid"][..., :1]).squeeze(-1).sigmoid()
         votes = WINDOW.of(x["of_grid"]).unsqueeze(-2) * x["start"]
-        return em_routing(
+        return ops.em_routing(
             votes,
             activation,
             beta_a=x["beta_a"],
@@ -81,13 +71,13 @@ def em_over_windows(variant):
 
 
 def distance(**options):
-    return lambda x: distance_routing(
+    return lambda x: ops.distance_routing(
         x["votes"], x["activation"], **options, iterations=2, keep="steps"
     )
 
 
 def conv3d(squash_over):
-    return lambda x: conv3d_routing(
+    return lambda x: ops.conv3d_routing(
         x["votes"],
         parent_grid=(1, PARENTS // 2, 2),
         bias=x["start"][:2],
@@ -98,12 +88,12 @@ def conv3d(squash_over):
 
 
 OPS = {
-    "squash-hinton": lambda x: squash(x["votes"]),
-    "squash-exp": lambda x: squash(x["votes"], "exp"),
-    "dynamic": lambda x: dynamic_routing(
+    "squash-hinton": lambda x: ops.squash(x["votes"]),
+    "squash-exp": lambda x: ops.squash(x["votes"], "exp"),
+    "dynamic": lambda x: ops.dynamic_routing(
         x["votes"], bias=x["start"], prior=x["prior"], iterations=2, keep="steps"
     ),
-    "dynamic-leaky": lambda x: dynamic_routing(
+    "dynamic-leaky": lambda x: ops.dynamic_routing(
         x["votes"],
         iterations=2,
         bias=x["start"],
@@ -113,20 +103,22 @@ OPS = {
         detach="votes",
         keep="steps",
     ),
-    "uniform": lambda x: uniform_routing(x["votes"], bias=x["start"], keep="steps"),
-    "uniform-mean": lambda x: uniform_routing(x["votes"], normalise="mean", keep="steps"),
+    "uniform": lambda x: ops.uniform_routing(x["votes"], bias=x["start"], keep="steps"),
+    "uniform-mean": lambda x: ops.uniform_routing(x["votes"], normalise="mean", keep="steps"),
     "em-paper": em("paper"),
     "em-official": em("official"),
     "em-gritzman": em("gritzman"),
     "em-all-paper": em_over_windows("paper"),
     "em-all-official": em_over_windows("official"),
     "em-all-gritzman": em_over_windows("gritzman"),
-    "inverted": lambda x: inverted_routing(x["votes"], norm=norm(x), keep="steps"),
-    "inverted-bare": lambda x: inverted_routing(x["votes"], keep="steps"),
-    "inverted-activations": lambda x: inverted_routing(
+    "inverted": lambda x: ops.inverted_routing(x["votes"], norm=norm(x), keep="steps"),
+    "inverted-bare": lambda x: ops.inverted_routing(x["votes"], keep="steps"),
+    "inverted-activations": lambda x: ops.inverted_routing(
         x["votes"], **active(x), norm=norm(x), start=x["start"], keep="steps"
     ),
-    "self-attention": lambda x: self_attention_routing(x["votes"], bias=x["prior"], keep="last"),
+    "self-attention": lambda x: ops.self_attention_routing(
+        x["votes"], bias=x["prior"], keep="last"
+    ),
     "distance-sample": distance(),
     "distance-batch": distance(scale="batch", squash="exp", detach="votes"),
     "conv3d-map": conv3d("map"),

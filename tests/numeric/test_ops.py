@@ -16,16 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numeric.sizes import SIZES, scaled
-from torchcaps.ops import (
-    conv3d_routing,
-    distance_routing,
-    dynamic_routing,
-    em_routing,
-    inverted_routing,
-    self_attention_routing,
-    squash,
-    uniform_routing,
-)
+from torchcaps import ops
 
 # Two samples, which are two windows where EM routing sees windows.
 SAMPLES = 2
@@ -45,19 +36,19 @@ class Subject:
 def over_windows(votes, activation, **options):
     """Every window has all its children but one in common with the other."""
     child_id = torch.arange(votes.shape[-3]) + torch.arange(SAMPLES).unsqueeze(-1)
-    return em_routing(votes, activation, compete="all", child_id=child_id, **options)
+    return ops.em_routing(votes, activation, compete="all", child_id=child_id, **options)
 
 
 def inverted(votes, activation=None, *, norm_weight=None, norm_bias=None, **options):
     norm = None if norm_weight is None else (norm_weight, norm_bias)
-    return inverted_routing(votes, activation, norm=norm, **options)
+    return ops.inverted_routing(votes, activation, norm=norm, **options)
 
 
 def conv3d(votes, *, types, **options):
     """With as many types as the number of parents allows, up to `types`."""
     n_out = votes.shape[-2]
     types = math.gcd(types, n_out)
-    return conv3d_routing(votes, parent_grid=(1, n_out // types, types), **options)
+    return ops.conv3d_routing(votes, parent_grid=(1, n_out // types, types), **options)
 
 
 ITERATIONS = {"iterations": st.integers(1, 4)}
@@ -74,10 +65,10 @@ AGREEMENT = {
 
 SUBJECTS = {
     "dynamic": Subject(
-        dynamic_routing, ITERATIONS | SQUASH | AGREEMENT, may_have=(BIAS, {"prior": "ij"})
+        ops.dynamic_routing, ITERATIONS | SQUASH | AGREEMENT, may_have=(BIAS, {"prior": "ij"})
     ),
     "uniform": Subject(
-        uniform_routing,
+        ops.uniform_routing,
         SQUASH | {"normalise": st.sampled_from(["softmax", "mean"])},
         may_have=(BIAS,),
     ),
@@ -88,16 +79,16 @@ SUBJECTS = {
         inverted, ITERATIONS | {"scale": st.sampled_from([1.0, 0.5])}, may_have=MAY_HAVE
     ),
     "inverted-activations": Subject(inverted, ITERATIONS | LAMBDA, ACTIVE, MAY_HAVE),
-    "self-attention": Subject(self_attention_routing, SQUASH, may_have=({"bias": "ij"},)),
-    "squash": Subject(squash, {"kind": SQUASH["squash"]}),
+    "self-attention": Subject(ops.self_attention_routing, SQUASH, may_have=({"bias": "ij"},)),
+    "squash": Subject(ops.squash, {"kind": SQUASH["squash"]}),
 }
 for variant in VARIANTS:
     SUBJECTS[f"em-{variant}"] = Subject(
-        em_routing, ITERATIONS | LAMBDA | {"variant": st.just(variant)}, ACTIVE
+        ops.em_routing, ITERATIONS | LAMBDA | {"variant": st.just(variant)}, ACTIVE
     )
 for scale in ("sample", "batch"):
     SUBJECTS[f"distance-{scale}"] = Subject(
-        distance_routing,
+        ops.distance_routing,
         ITERATIONS
         | SQUASH
         | {"scale": st.just(scale), "detach": st.sampled_from(["none", "votes", "iterations"])},
@@ -172,8 +163,8 @@ def numbers(subject, case, given):
     leaves = {name: x.clone().requires_grad_() for name, x in given.items()}
     named = dict(leaves)
     positional = [named.pop(name) for name in ("votes", "activation") if name in named]
-    if subject.route is squash:
-        values = {"pose": squash(*positional, **case.options)}
+    if subject.route is ops.squash:
+        values = {"pose": ops.squash(*positional, **case.options)}
     else:
         parents, steps, _ = subject.route(*positional, **named, **case.options, keep="last")
         values = {"pose": parents.pose, "coupling": steps[0].coupling}

@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from reference import losses as twins
-from torchcaps.ops import (
-    binary_cross_entropy_loss,
-    cross_entropy_loss,
-    margin_loss,
-    reconstruction_loss,
-    spread_loss,
-    spread_margin,
-)
+from torchcaps import ops
 
 LENGTHS = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
 SHAPES = [(1, 1), (5, 3), (3, 7)]
@@ -60,26 +53,26 @@ def random_target(shape, multi_hot):
     ],
 )
 def test_margin_loss_on_paper(target, options, expected):
-    loss = margin_loss(LENGTHS, torch.tensor(target), **options)
+    loss = ops.margin_loss(LENGTHS, torch.tensor(target), **options)
     assert loss.item() == pytest.approx(expected, abs=1e-15)
 
 
 def test_margin_loss_is_the_mean_of_its_samples():
     lengths, target = torch.rand(5, 3).double(), torch.tensor([0, 2, 1, 1, 0])
-    each = [margin_loss(lengths[b : b + 1], target[b : b + 1]) for b in range(5)]
-    torch.testing.assert_close(margin_loss(lengths, target), torch.stack(each).mean())
+    each = [ops.margin_loss(lengths[b : b + 1], target[b : b + 1]) for b in range(5)]
+    torch.testing.assert_close(ops.margin_loss(lengths, target), torch.stack(each).mean())
 
 
 def test_index_and_zero_one_targets_agree():
     lengths, index = torch.rand(4, 3).double(), torch.tensor([2, 0, 1, 1])
     matrix = torch.eye(3)[index]
     for target in (matrix, matrix.long(), matrix.bool()):
-        assert torch.equal(margin_loss(lengths, target), margin_loss(lengths, index))
+        assert torch.equal(ops.margin_loss(lengths, target), ops.margin_loss(lengths, index))
 
 
 def test_within_the_margins_loss_and_gradient_are_zero():
     lengths = torch.tensor([[0.95, 0.05, 0.1]], dtype=torch.float64, requires_grad=True)
-    loss = margin_loss(lengths, torch.tensor([0]))
+    loss = ops.margin_loss(lengths, torch.tensor([0]))
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(lengths.grad, torch.zeros_like(lengths))
@@ -88,7 +81,7 @@ def test_within_the_margins_loss_and_gradient_are_zero():
 def test_official_reduction_weighs_the_reconstruction_2k_times_more():
     lengths, target = torch.rand(5, 10).double(), torch.tensor([0, 2, 9, 1, 0])
     printed, official = (
-        margin_loss(lengths, target, reduction=reduction) for reduction in ("sum", "official")
+        ops.margin_loss(lengths, target, reduction=reduction) for reduction in ("sum", "official")
     )
     assert printed.item() == pytest.approx(20 * official.item(), rel=1e-12)
 
@@ -100,7 +93,7 @@ def test_margin_loss_parity_with_the_twin(multi_hot, shape, reduction, device, d
     target, present = random_target(shape, multi_hot)
     options = {"m_plus": 0.85, "m_minus": 0.2, "lambda_": 0.7, "reduction": reduction}
     assert_parity(
-        lambda lengths: margin_loss(lengths, target.to(device), **options),
+        lambda lengths: ops.margin_loss(lengths, target.to(device), **options),
         lambda lengths: twins.margin_loss(lengths, present, **options),
         torch.rand(shape, dtype=torch.float64).mul(1.2),
         device,
@@ -124,7 +117,7 @@ def test_margin_loss_parity_with_the_twin(multi_hot, shape, reduction, device, d
 )
 def test_spread_loss_on_paper(target, margin, expected):
     activations = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
-    loss = spread_loss(activations, torch.tensor([target]), margin=margin)
+    loss = ops.spread_loss(activations, torch.tensor([target]), margin=margin)
     assert loss.item() == pytest.approx(expected, abs=1e-15)
 
 
@@ -144,21 +137,23 @@ def test_spread_loss_on_paper(target, margin, expected):
 )
 def test_every_class_that_is_there_leads_every_other(there, expected):
     activations = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
-    loss = spread_loss(activations, torch.tensor([there]), margin=0.9)
+    loss = ops.spread_loss(activations, torch.tensor([there]), margin=0.9)
     assert loss.item() == pytest.approx(expected, abs=1e-15)
 
 
 def test_spread_loss_sees_differences_alone():
     activations, target = torch.rand(5, 4).double(), torch.tensor([0, 2, 3, 1, 0])
-    loss = spread_loss(activations, target, margin=0.7)
-    torch.testing.assert_close(loss, spread_loss(activations + 3, target, margin=0.7))
-    each = [spread_loss(activations[b : b + 1], target[b : b + 1], margin=0.7) for b in range(5)]
+    loss = ops.spread_loss(activations, target, margin=0.7)
+    torch.testing.assert_close(loss, ops.spread_loss(activations + 3, target, margin=0.7))
+    each = [
+        ops.spread_loss(activations[b : b + 1], target[b : b + 1], margin=0.7) for b in range(5)
+    ]
     torch.testing.assert_close(loss, torch.stack(each).mean())
 
 
 def test_one_class_has_nobody_to_lead():
     activations = torch.rand(2, 1, dtype=torch.float64, requires_grad=True)
-    loss = spread_loss(activations, torch.tensor([0, 0]), margin=0.9)
+    loss = ops.spread_loss(activations, torch.tensor([0, 0]), margin=0.9)
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(activations.grad, torch.zeros_like(activations))
@@ -168,7 +163,7 @@ def test_one_class_has_nobody_to_lead():
 def test_spread_loss_parity_with_the_twin(shape, device, dtype, tolerance):
     target = torch.randint(shape[1], shape[:1])
     assert_parity(
-        lambda activations: spread_loss(activations, target.to(device), margin=0.6),
+        lambda activations: ops.spread_loss(activations, target.to(device), margin=0.6),
         lambda activations: twins.spread_loss(activations, target.tolist(), margin=0.6),
         torch.rand(shape, dtype=torch.float64),
         device,
@@ -183,7 +178,7 @@ def test_spread_loss_of_two_classes_has_parity_with_the_twin(device, dtype, tole
     for row, classes in enumerate(there):
         target[row, classes] = 1
     assert_parity(
-        lambda activations: spread_loss(activations, target.to(device), margin=0.6),
+        lambda activations: ops.spread_loss(activations, target.to(device), margin=0.6),
         lambda activations: twins.spread_loss(activations, there, margin=0.6),
         torch.rand((3, 6), dtype=torch.float64),
         device,
@@ -197,26 +192,28 @@ def test_spread_loss_of_two_classes_has_parity_with_the_twin(device, dtype, tole
     [(0, 0.214), (100_000, 0.294), (200_000, 0.595), (300_000, 0.896), (500_000, 0.988)],
 )
 def test_spread_margin_of_the_released_code(step, margin):
-    assert spread_margin(step) == pytest.approx(margin, abs=5e-4)
+    assert ops.spread_margin(step) == pytest.approx(margin, abs=5e-4)
 
 
 def test_spread_margin_stops_growing():
     # step/50000 − 4 reaches 10 at 700,000
     end = 0.2 + 0.79 / (1 + math.exp(-10))
-    assert spread_margin(699_000) < spread_margin(700_000) == spread_margin(10**9) == end
+    assert (
+        ops.spread_margin(699_000) < ops.spread_margin(700_000) == ops.spread_margin(10**9) == end
+    )
 
 
 def test_cross_entropy_on_paper():
     # exp: 2, 1, 1; −log(2/4) and −log(1/4), mean 1.5 log 2
     logits = torch.tensor([[math.log(2), 0.0, 0.0]] * 2, dtype=torch.float64)
-    loss = cross_entropy_loss(logits, torch.tensor([0, 2]))
+    loss = ops.cross_entropy_loss(logits, torch.tensor([0, 2]))
     assert loss.item() == pytest.approx(1.5 * math.log(2), abs=1e-15)
 
 
 def test_cross_entropy_of_lengths_has_a_floor():
     # one class of ten at length one, the others at zero: log(1 + 9/e)
     lengths = torch.eye(10, dtype=torch.float64)[:1]
-    loss = cross_entropy_loss(lengths, torch.tensor([0]))
+    loss = ops.cross_entropy_loss(lengths, torch.tensor([0]))
     assert loss.item() == pytest.approx(math.log(1 + 9 / math.e), abs=1e-12)
 
 
@@ -224,7 +221,7 @@ def test_cross_entropy_of_lengths_has_a_floor():
 def test_cross_entropy_parity_with_the_twin(shape, device, dtype, tolerance):
     target = torch.randint(shape[1], shape[:1])
     assert_parity(
-        lambda scores: cross_entropy_loss(scores, target.to(device)),
+        lambda scores: ops.cross_entropy_loss(scores, target.to(device)),
         lambda scores: twins.cross_entropy_loss(scores, target.tolist()),
         2 * torch.randn(shape, dtype=torch.float64),
         device,
@@ -247,7 +244,7 @@ def test_cross_entropy_parity_with_the_twin(shape, device, dtype, tolerance):
 def test_binary_cross_entropy_on_paper(target, expected):
     p = torch.tensor([[0.75, 0.5, 0.25]], dtype=torch.float64)
     for scores, scores_are in ((p, "lengths"), (p.logit(), "independent_logits")):
-        loss = binary_cross_entropy_loss(scores, torch.tensor(target), scores_are=scores_are)
+        loss = ops.binary_cross_entropy_loss(scores, torch.tensor(target), scores_are=scores_are)
         assert loss.item() == pytest.approx(expected, abs=1e-14)
 
 
@@ -258,7 +255,7 @@ def test_binary_cross_entropy_parity(multi_hot, shape, scores_are, device, dtype
     target, present = random_target(shape, multi_hot)
     values = torch.rand(shape, dtype=torch.float64) * 0.8 + 0.1
     assert_parity(
-        lambda s: binary_cross_entropy_loss(s, target.to(device), scores_are=scores_are),
+        lambda s: ops.binary_cross_entropy_loss(s, target.to(device), scores_are=scores_are),
         lambda s: twins.binary_cross_entropy_loss(s, present, scores_are=scores_are),
         values if scores_are == "lengths" else 2 * values.logit(),
         device,
@@ -276,7 +273,7 @@ def test_certain_lengths_can_still_learn(dtype):
     lengths = torch.tensor([[1.0, 0.0, 1.0, 0.0]], dtype=dtype, requires_grad=True)
     target = torch.tensor([[1, 0, 0, 1]])
     with torch.autocast("cpu", torch.bfloat16):
-        loss = binary_cross_entropy_loss(lengths, target, scores_are="lengths")
+        loss = ops.binary_cross_entropy_loss(lengths, target, scores_are="lengths")
     loss.backward()
     epsilon = torch.finfo(dtype).eps
     # two are wrong: −2 log ε; two are right but for ε each
@@ -290,7 +287,7 @@ def test_certain_lengths_can_still_learn(dtype):
 def test_a_length_rounded_above_one_counts_as_one():
     target = torch.tensor([[1, 0]])
     above, one = (
-        binary_cross_entropy_loss(torch.tensor([[x, x]]), target, scores_are="lengths")
+        ops.binary_cross_entropy_loss(torch.tensor([[x, x]]), target, scores_are="lengths")
         for x in (1.0000002, 1.0)
     )
     assert torch.equal(above, one)
@@ -299,14 +296,14 @@ def test_a_length_rounded_above_one_counts_as_one():
 def test_reconstruction_loss_on_paper():
     # image one: 1² + 2², image two: 3²; mean of 5 and 9
     made = torch.tensor([[[[1.0, 2.0]]], [[[0.0, 3.0]]]])
-    assert reconstruction_loss(made, torch.zeros(2, 1, 1, 2)).item() == 7
+    assert ops.reconstruction_loss(made, torch.zeros(2, 1, 1, 2)).item() == 7
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_a_large_reconstruction_loss_of_half_precision_is_finite(dtype):
     drawn = torch.zeros(1, 1, 300, 300, dtype=dtype, requires_grad=True)
     # 300² ones: more than float16 holds, and than bfloat16 tells from 90,112.
-    loss = reconstruction_loss(drawn, torch.ones_like(drawn))
+    loss = ops.reconstruction_loss(drawn, torch.ones_like(drawn))
     loss.backward()
     assert loss.dtype == torch.float32
     assert loss.item() == 90_000
@@ -316,14 +313,14 @@ def test_a_large_reconstruction_loss_of_half_precision_is_finite(dtype):
 def test_reconstruction_loss_of_two_images_a_sample():
     # sample one: 1² and 2², sample two: 0² and 3²
     made = torch.tensor([[1.0, 2.0], [0.0, 3.0]]).reshape(2, 2, 1, 1, 1)
-    assert reconstruction_loss(made, torch.zeros(2, 2, 1, 1, 1)).item() == 7
+    assert ops.reconstruction_loss(made, torch.zeros(2, 2, 1, 1, 1)).item() == 7
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 5, 3), (3, 2, 1, 4, 3)], ids=["one", "two a sample"])
 def test_reconstruction_loss_parity_with_the_twin(shape, device, dtype, tolerance):
     image = torch.rand(shape, dtype=torch.float64)
     assert_parity(
-        lambda made: reconstruction_loss(made, image.to(made)),
+        lambda made: ops.reconstruction_loss(made, image.to(made)),
         lambda made: twins.reconstruction_loss(made, image),
         torch.rand(shape, dtype=torch.float64),
         device,
@@ -335,7 +332,7 @@ def test_reconstruction_loss_parity_with_the_twin(shape, device, dtype, toleranc
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(dtype):
     lengths = LENGTHS.to(dtype).requires_grad_()
-    loss = margin_loss(lengths, torch.tensor([2]))
+    loss = ops.margin_loss(lengths, torch.tensor([2]))
     loss.backward()
     assert loss.dtype == dtype
     assert loss.item() == pytest.approx(0.9875, rel=4 * torch.finfo(dtype).eps)
@@ -344,12 +341,12 @@ def test_half_precision(dtype):
 
 
 LATER = {
-    "spread": lambda scores, target: spread_loss(scores, target, margin=0.9),
-    "cross-entropy": cross_entropy_loss,
-    "logits": lambda scores, target: binary_cross_entropy_loss(
+    "spread": lambda scores, target: ops.spread_loss(scores, target, margin=0.9),
+    "cross-entropy": ops.cross_entropy_loss,
+    "logits": lambda scores, target: ops.binary_cross_entropy_loss(
         scores, target, scores_are="independent_logits"
     ),
-    "lengths": lambda scores, target: binary_cross_entropy_loss(
+    "lengths": lambda scores, target: ops.binary_cross_entropy_loss(
         scores, target, scores_are="lengths"
     ),
 }
@@ -376,7 +373,7 @@ def test_half_precision_is_widened(loss, autocast, dtype):
 
 
 def test_indices_of_any_integer_type_are_classes():
-    for loss in (margin_loss, *LATER.values()):
+    for loss in (ops.margin_loss, *LATER.values()):
         index = torch.tensor([2])
         for dtype in (torch.int32, torch.uint8):
             assert torch.equal(loss(LENGTHS, index.to(dtype)), loss(LENGTHS, index))
