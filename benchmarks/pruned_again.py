@@ -26,7 +26,18 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pruned_trees import AUGMENT, MIDDLE, Cell, Form, fields_of, interval, network, row_of, shown
+from pruned_trees import (
+    AUGMENT,
+    MIDDLE,
+    Cell,
+    Form,
+    fields_of,
+    interval,
+    network,
+    parser_of,
+    row_of,
+    shown,
+)
 
 from torchcaps.cli.arguments import seconds_of
 from torchcaps.errors import Interrupted
@@ -129,11 +140,7 @@ def tell(rows: list[dict[str, Any]]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--root", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", nargs="+", choices=AUGMENT, default=list(AUGMENT))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(MIDDLE.seeds))
     parser.add_argument("--wide", action="store_true")

@@ -376,12 +376,18 @@ def main() -> None:
     write_evidence(asked.folder, form, rows, asked.evidence)
 
 
-def arguments() -> argparse.Namespace:
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """What every benchmark of pruned runs is told: their folder, and where the images are."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--root", type=Path)
+    return parser
+
+
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--data", nargs="+", choices=AUGMENT)
     parser.add_argument("--seeds", nargs="+", type=int)

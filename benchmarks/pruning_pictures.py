@@ -9,13 +9,12 @@ are taken where they are there. A decoder is trained on top of the frozen `magni
 are the first four test images, so that nobody picks pretty ones.
 """
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
 
 import torch
-from pruned_trees import REDUCED, Cell, fields_of, network
+from pruned_trees import REDUCED, Cell, fields_of, network, parser_of
 
 from torchcaps.analysis import Couplings, mean_trace, saliency
 from torchcaps.analysis.backtrack import ROUNDING
@@ -41,12 +40,7 @@ SHOWN, COUNTED = 4, 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--root", type=Path)
-    asked = parser.parse_args()
+    asked = parser_of(__doc__).parse_args()
     runs = {}
     for way in WAYS:
         cell = Cell("mnist", 0, way)

@@ -14,14 +14,13 @@ One thread; both networks are timed in turns. FOLDER gets the runs; stopped, the
 on. Writes benchmarks/records/taken_out.json.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from pruned_trees import REDUCED, Cell, network
+from pruned_trees import REDUCED, Cell, network, parser_of
 from record import write_record
 
 from torchcaps.tasks import evaluate_file, shrink
@@ -44,12 +43,7 @@ WAYS = ("magnitude", "lobster", "snip")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--root", type=Path)
-    asked = parser.parse_args()
+    asked = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
     rows = []
     for seed in SEEDS:

@@ -124,24 +124,18 @@ def tsai_dmm(
     schedule: Schedule = "concurrent",
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    below = simple_backbone(image[0], 1024)
-    primary = LayerNormPrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
-    _, height, width = feature_shape(nn.Sequential(below, primary.projection), image)
-    layers = _layers(
-        (height, width, types),
+    parts = _dmm_parts(
+        LayerNormPrimaryCapsules,
+        image,
+        n_classes,
+        types,
         d_pose,
-        windows={"conv_1": (types, 1)},
-        dense={"classes": n_classes},
         routing="inverted",
         pose=pose,
         **of_routing,
     )
     return CapsuleNetwork(
-        image=image,
-        backbone=below,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers=layers,
+        **parts,
         head=nn.Linear(d_pose, 1),
         head_scores="independent_logits",
         schedule=schedule,
@@ -160,26 +154,40 @@ def tsai_dmm_vector_dynamic(
     init: Init = "paper",
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    below = simple_backbone(image[0], 1024)
-    primary = PrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
-    _, height, width = feature_shape(nn.Sequential(below, primary.projection), image)
+    options = {"squash": "hinton"} | of_routing
+    parts = _dmm_parts(
+        PrimaryCapsules, image, n_classes, types, d_pose, routing=routing, pose="vector", **options
+    )
+    return initialised(CapsuleNetwork(**parts), init)
+
+
+def _dmm_parts(
+    kind: type[PrimaryCapsules | LayerNormPrimaryCapsules],
+    image: tuple[int, int, int],
+    n_classes: int,
+    types: int,
+    d_pose: int,
+    *,
+    routing: str,
+    pose: Pose,
+    **of_routing: Any,
+) -> dict[str, Any]:
+    """What networks for overlaid digits are made of: one layer of windows below the classes."""
+    backbone = simple_backbone(image[0], 1024)
+    primary = kind(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
+    _, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
+    grid = (height, width, types)
     layers = _layers(
-        (height, width, types),
+        grid,
         d_pose,
         windows={"conv_1": (types, 1)},
         dense={"classes": n_classes},
         routing=routing,
-        pose="vector",
-        **{"squash": "hinton"} | of_routing,
+        pose=pose,
+        **of_routing,
     )
-    network = CapsuleNetwork(
-        image=image,
-        backbone=below,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers=layers,
-    )
-    return initialised(network, init)
+    made = {"image": image, "backbone": backbone, "primary": primary}
+    return made | {"primary_grid": grid, "layers": layers}
 
 
 def _layers(
