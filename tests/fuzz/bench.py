@@ -28,7 +28,7 @@ from torchcaps.study.own import read_study
 from torchcaps.study.work import work
 from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run
-from torchcaps_claims.pages import BEGIN, END
+from torchcaps_claims.site import BEGIN, END
 
 __all__ = ["Bench"]
 
