@@ -2,6 +2,7 @@
 
 import errno
 import json
+import resource
 import zipfile
 
 import pytest
@@ -75,7 +76,6 @@ def test_a_full_disk_is_told_by_its_name_and_leaves_nothing(tmp_path, share):
     path = tmp_path / "state.partial"
     write_state(ZEROS, path)
     size = path.stat().st_size
-    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(size * share), before[1]))
     try:
