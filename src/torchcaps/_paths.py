@@ -32,9 +32,7 @@ def beside(path: Path) -> Iterator[Path]:
 def own_file(path: Path, what: str, then: str) -> BinaryIO:
     """Open a file of ours to read and to append to. In a folder that others may write to, its name
     may be taken by a link to a file that is not to be written, or by a pipe that never answers.
-
-    what: the file should be, and then: what to do once it is away; both for the sentence.
-    """
+    The sentence about that says what the file should be, and what to do then."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:

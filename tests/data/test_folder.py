@@ -210,8 +210,7 @@ def test_a_class_whose_name_begins_with_a_dot_is_told(
     first = tmp_path / "pets" / sorted(parts)[0] / name / "0.png"
     assert [str(each.message) for each in told] == [
         f"left out of {tmp_path / 'pets'}: {4 * len(parts)} pictures ({first} is the first), which "
-        f"lie in a folder whose name begins with a dot, as those of hidden things do; name it "
-        f"anew if it is a class, or take them away."
+        f"lie in a hidden folder; if it is a class, name it without a dot, or take them away."
     ]
 
 

@@ -311,8 +311,7 @@ def test_nothing_is_built_where_no_program_may_lie(real, cache, monkeypatch, cap
     monkeypatch.setattr(build.os, "statvfs", lambda path: SimpleNamespace(f_flag=9))
     assert build.library() is None
     assert caplog.messages == [
-        f"{WHY}no program may lie in {cache}, which is mounted noexec; name another folder in "
-        f"TORCHCAPS_CACHE"
+        f"{WHY}{cache} is mounted noexec; name another folder in TORCHCAPS_CACHE"
     ]
 
 

@@ -289,15 +289,6 @@ def _next(response: http.client.HTTPResponse, most: int, where: str) -> bytes:
     return piece
 
 
-def _size_and_checksum(path: Path) -> tuple[int, int]:
-    """Read a file as a zip sums it up."""
-    checksum = 0
-    with path.open("rb") as file:
-        while piece := file.read(CHUNK):
-            checksum = zlib.crc32(piece, checksum)
-        return file.tell(), checksum
-
-
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack the .mat files of a zip, whose SHA-256 is right, into one folder; those that are whole
     there are kept."""
@@ -307,7 +298,8 @@ def _unpack(archive: Path, folder: Path) -> None:
             place = folder / PurePosixPath(member.filename).name
             if place.suffix != ".mat" or place.name.startswith("."):
                 continue
-            if place.is_file() and _size_and_checksum(place) == (member.file_size, member.CRC):
+            is_as_long = place.is_file() and place.stat().st_size == member.file_size
+            if is_as_long and zlib.crc32(place.read_bytes()) == member.CRC:
                 continue
             partial = place.with_name(f"{place.name}.partial")
             # What a killed call left, or a link that somebody planted: neither is written through.

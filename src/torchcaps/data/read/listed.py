@@ -165,22 +165,14 @@ def tell_left_out(root: Path, whole: list[Path]) -> None:
     classes = sorted({path.parent for path in whole})
     beside = [path for each in classes for path in sorted(each.iterdir())]
     within = [inner for each in beside if each.is_dir() for inner in sorted(each.iterdir())]
-    homes = sorted({each.parent for each in classes})
-    hidden = [path for home in homes for path in sorted(home.glob(".*/*"))]
-    unread = [path for path in beside if path.suffix.lower() in UNREAD]
-    deeper, hidden = (
-        [path for path in each if path.suffix.lower() in (*FORMATS, *UNREAD)]
-        for each in (within, hidden)
-    )
-    for left_out, why in (
-        (unread, "are of formats that are not read; save them as .png"),
-        (deeper, "lie in a folder inside that of their class; move them up into it"),
-        (
-            hidden,
-            "lie in a folder whose name begins with a dot, as those of hidden things do; name it "
-            "anew if it is a class",
-        ),
+    hidden = [path for home in {each.parent for each in classes} for path in home.glob(".*/*")]
+    either = (*FORMATS, *UNREAD)
+    for found, kinds, why in (
+        (beside, UNREAD, "are of formats that are not read; save them as .png"),
+        (within, either, "lie in a folder inside that of their class; move them up into it"),
+        (sorted(hidden), either, "lie in a hidden folder; if it is a class, name it without a dot"),
     ):
+        left_out = [path for path in found if path.suffix.lower() in kinds]
         if left_out := [path for path in left_out if not path.name.startswith(".")]:
             warnings.warn(
                 f"left out of {root}: {len(left_out)} pictures ({left_out[0]} is the first), "

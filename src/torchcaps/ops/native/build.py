@@ -205,10 +205,7 @@ def _folder() -> Path:
             f"folder in TORCHCAPS_CACHE that only you can write to"
         )
     if os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
-        raise NoFolder(
-            f"no program may lie in {folder}, which is mounted noexec; name another folder in "
-            f"TORCHCAPS_CACHE"
-        )
+        raise NoFolder(f"{folder} is mounted noexec; name another folder in TORCHCAPS_CACHE")
     return folder
 
 
