@@ -17,7 +17,7 @@ from torchcaps.ops.fused.distance_tiles import (
 from torchcaps.ops.fused.em import of_tile
 from torchcaps.ops.fused.results import recorded
 from torchcaps.ops.fused.rules import biased, squash_gradient
-from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
+from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, softmax_over_parents
 from torchcaps.ops.operators import Asked, Gradients
 from torchcaps.ops.squashing import EPSILON
 from torchcaps.ops.squashing import squash as g
@@ -189,4 +189,4 @@ class _Backward:
         lengths = lengths_of(part, of_tile(self.votes, self.limit, tile))
         gap = between(part, lengths[-1], v)
         d = along_itself(gap).add_(EPSILON).sqrt_()
-        return gap, d, (d * f).softmax(1), *lengths
+        return gap, d, softmax_over_parents(d * f), *lengths

@@ -10,7 +10,7 @@ from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.em import of_tile, write_tile
 from torchcaps.ops.fused.results import outputs
 from torchcaps.ops.fused.rules import biased
-from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes
+from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes, softmax_over_parents
 from torchcaps.ops.routing.distance import SHORTEST, DetachVotes, of_long_votes
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
@@ -166,7 +166,7 @@ def _mix(
     for tile in votes.tiles(lanes):
         part = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
         d = of_tile(votes, distances, tile)
-        c = (d * f).softmax(1)
+        c = softmax_over_parents(d * f)
         if kept is not None:
             votes.of_couplings(kept, tile).copy_(votes.by_lane(c, lanes))
         share = c * of_tile(votes, factors, tile)

@@ -44,6 +44,7 @@ from torch.utils.checkpoint import checkpoint
 from torchcaps.ops.checks import widen, without_autocast
 from torchcaps.ops.fused.likely import Likely, moves
 from torchcaps.ops.fused.tiles import (
+    FEW_PARENTS,
     Lanes,
     MadeOf,
     Tile,
@@ -231,7 +232,10 @@ class Tiled:
     ) -> tuple[Tensor, Tensor | None]:
         logits = likely.permute(2, 1, 0) - distances(Met(mean, variance, self.votes)) / 2
         seen = logits.logsumexp(1).permute(2, 1, 0) if wants_seen else None
-        return logits.log_softmax(1), seen
+        log_r = logits.log_softmax(1)
+        if log_r.shape[1] > FEW_PARENTS:  # As `softmax_over_parents`; no gradient comes through it.
+            log_r = log_r - log_r.detach().logsumexp(1, keepdim=True)
+        return log_r, seen
 
     def laid_out(self, log_r: Tensor) -> Tensor:
         return log_r.permute(3, 2, 0, 1)

@@ -14,7 +14,13 @@ from torch import Tensor
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile, tiled
 from torchcaps.ops.fused.loop import Given, Mixed, Visit, visits
-from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
+from torchcaps.ops.fused.tiles import (
+    Lanes,
+    Tile,
+    TiledVotes,
+    VoteGradients,
+    softmax_over_parents,
+)
 from torchcaps.ops.fused.window_sums import WindowSums
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
@@ -137,9 +143,9 @@ class TiledMixing:
 
     def _softmax(self, logits: Tensor) -> Tensor:
         if not self.leaky:
-            return logits.softmax(1)
+            return softmax_over_parents(logits)
         nobody = logits.new_zeros(logits[:, :1].shape)
-        return torch.cat([logits, nobody], 1).softmax(1)[:, :-1]
+        return softmax_over_parents(torch.cat([logits, nobody], 1))[:, :-1]
 
     def _plus(self, values: Tensor, parameter: Tensor, tile: Tile) -> Tensor:
         votes = self.votes

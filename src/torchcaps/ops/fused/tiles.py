@@ -29,6 +29,8 @@ from torchcaps.types import Capsules, VoteMap, Window
 TILE_BYTES = 2 << 20
 # Lanes are cut first, where a tile of all of them would hold fewer children than this.
 CHILDREN = 4
+# So many parents are summed in one line without a loss.
+FEW_PARENTS = 32
 
 
 class Lanes(NamedTuple):
@@ -447,6 +449,13 @@ class VoteGradients:
         else:
             ids = self.tiled._ids(tile).flatten()
             self.pose[..., batch].index_add_(0, ids, parts.flatten(3, 4).flatten(0, 2))
+
+
+def softmax_over_parents(logits: Tensor) -> Tensor:
+    """Return the softmax of logits [t, j, p, b] over parents. PyTorch adds up along such an axis in
+    one line, where many parents lose digits; `sum` does so in blocks, and divides once more."""
+    c = logits.softmax(1)
+    return c if c.shape[1] <= FEW_PARENTS else c.div_(c.sum(1, keepdim=True))
 
 
 def _parts(count: int, most: int) -> Iterator[slice]:

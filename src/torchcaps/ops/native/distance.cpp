@@ -73,16 +73,19 @@ inline V root_by(V x, V inverse) {
   return y + 0.5f * inverse * (x - y * y);
 }
 
-// As softmax, but summed in eight lines: in one, many parents that are far would be lost beside one
-// that is near.
+// As softmax, but every block is summed in eight lines: in one, parents that are far would be lost
+// beside one that is near.
 inline void softmax_of_many(V *logits, Int count) {
-  V most = logits[0], totals[8] = {};
+  V most = logits[0];
   for (Int j = 0; j < count; ++j) most = logits[j] > most ? logits[j] : most;
-  in_parts<8>(count, [&](Int j, auto wide) __attribute__((always_inline)) {
-    UNROLLED for (int m = 0; m < decltype(wide)::value; ++m)
-      totals[m] += logits[j + m] = exponential(logits[j + m] - most);
+  const V part = 1.0f / in_blocks(count, [&](Int first, Int some) {
+    V totals[8] = {}, *x = logits + first;
+    in_parts<8>(some, [&](Int j, auto wide) __attribute__((always_inline)) {
+      UNROLLED for (int m = 0; m < decltype(wide)::value; ++m)
+        totals[m] += x[j + m] = exponential(x[j + m] - most);
+    });
+    return eight(totals);
   });
-  const V part = 1.0f / eight(totals);
   for (Int j = 0; j < count; ++j) logits[j] *= part;
 }
 
@@ -265,9 +268,11 @@ struct DistanceWorker : Thread<DistanceJob, DistancePlan> {
       for (Int each = 0; each < count; ++each) {
         see(i + each, block, each);
         measure(v + block * plan.row, each);
-        V here{};
-        for (Int j = 0; j < job.parents; ++j) here += d[each * job.parents + j];
-        *sum += here;
+        *sum += in_blocks(job.parents, [&](Int first, Int some) {
+          V here{};
+          for (Int j = 0; j < some; ++j) here += d[each * job.parents + first + j];
+          return here;
+        });
       }
     });
   }

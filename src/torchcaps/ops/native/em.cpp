@@ -182,9 +182,13 @@ struct EMWorker : LaneWorker<SIDE> {
       }
       for (Int i = i0; i < i1; ++i) {
         const V *x = logit + (i - i0) * parents;
-        V most = x[0], total{};
+        V most = x[0];
         for (Int j = 1; j < parents; ++j) most = x[j] > most ? x[j] : most;
-        for (Int j = 0; j < parents; ++j) total += exponential(x[j] - most);
+        V total = in_blocks(parents, [&](Int first, Int some) {
+          V here{};
+          for (Int j = first; j < first + some; ++j) here += exponential(x[j] - most);
+          return here;
+        });
         for (int lane = 0; lane < LANES; ++lane) total[lane] = std::log(total[lane]);
         seen[i] = most + total;
         float *log_r = at(job.log_r, block, i);

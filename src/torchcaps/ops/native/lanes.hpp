@@ -86,22 +86,32 @@ inline V dot(const V *a, const V *b, Int n) {
   return x + y;
 }
 
+// The sum of f(first, how many), of up to 32 numbers each, in pairs: one line of thousands loses
+// digits.
+template <class F>
+inline V in_blocks(Int count, const F &f, Int first = 0) {
+  if (count <= 32) return f(first, count);
+  const Int half = count / 2;
+  return in_blocks(half, f, first) + in_blocks(count - half, f, first + half);
+}
+
 // Softmax over `count` parents; `leaky` knows one more, with logit zero.
 inline void softmax(V *logits, Int count, bool leaky) {
   V most = leaky ? V{} : logits[0];
   for (Int j = 0; j < count; ++j) most = logits[j] > most ? logits[j] : most;
-  V total = leaky ? exponential(-most) : V{};
-  for (Int j = 0; j < count; ++j) {
-    logits[j] = exponential(logits[j] - most);
-    total += logits[j];
-  }
-  V part = 1.0f / total;
+  const V total = in_blocks(count, [&](Int first, Int some) {
+    V here{};
+    for (Int j = first; j < first + some; ++j) here += logits[j] = exponential(logits[j] - most);
+    return here;
+  });
+  const V part = 1.0f / (leaky ? exponential(-most) + total : total);
   for (Int j = 0; j < count; ++j) logits[j] *= part;
 }
 
 // The gradient of the logits, in place of that of the couplings.
 inline void softmax_gradient(const V *c, V *h, Int count) {
-  V mean = dot(c, h, count);
+  const V mean = in_blocks(
+      count, [&](Int first, Int some) { return dot(c + first, h + first, some); });
   for (Int j = 0; j < count; ++j) h[j] = c[j] * (h[j] - mean);
 }
 
