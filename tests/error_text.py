@@ -30,9 +30,12 @@ def said_by(call: str, names: dict[str, Any]) -> str:
     return re.sub("0x[0-9a-f]+", "0x…", text_of(lambda: eval(call, names)))
 
 
-def with_few_names(text: str) -> str:
-    """A sentence with two of the names that it lists, which a new network or set leaves as it is."""
-    return re.sub(r"known: (\S+, \S+), .*?(?=; |\. |\.$)", r"known: \1, …", text)
+def settled(text: str) -> str:
+    """A sentence without what the next network or version changes: of the names that it lists two
+    stay, and what Python, torch or Pillow say in brackets goes."""
+    text = re.sub(r"known: (\S+, \S+), .*?(?=; |\. |\.$)", r"known: \1, …", text)
+    others = "Expect|Invalid value|mat1|cannot identify"
+    return re.sub(rf"\((?:{others}).*?\)(?=[.;,]| and|$)", "(…)", text)
 
 
 def cases_of(path: Path) -> list[Any]:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from cli.command_line import TRAIN, tiny
-from error_text import cases_of, with_few_names
+from error_text import cases_of, settled
 from laid_runs import lay_run, small_network
 from torchcaps import save
 from torchcaps.cli import main
@@ -73,7 +73,7 @@ def said(line):
     text = err.getvalue()
     assert (stop.value.code, out.getvalue(), text.count("\n")) == (2, "", 1), text
     assert text.startswith("torchcaps: ")
-    text = with_few_names(text.removeprefix("torchcaps: ").rstrip())
+    text = settled(text.removeprefix("torchcaps: ").rstrip())
     return re.sub(r"holds [0-9a-f]{12}", "holds …", text)
 
 

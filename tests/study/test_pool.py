@@ -34,22 +34,6 @@ class Pretended:
         return self.ended
 
 
-def test_bad_settings_are_a_sentence(study, tmp_path):
-    def run(**options):
-        return lambda: run_study(study(), Settings(tmp_path / "runs", tmp_path / "e", **options))
-
-    assert (
-        text_of(run(jobs=0)) == "--jobs must be a whole number of processes from 1, but came as 0."
-    )
-    assert text_of(run(device="gpu")).startswith("--device must be auto, cpu or cuda, but is 'gpu'")
-    assert text_of(run(on="rya")) == (
-        "--on must be here, ray, ray:HOST:PORT, slurm or slurm:NAME=VALUE,…, but is 'rya'; did you "
-        "mean 'ray'? known: here, ray, slurm."
-    )
-    assert text_of(run(on="here:4")) == "--on here takes no options, but came as 'here:4'."
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize("option", ["--out", "--evidence"])
 def test_folders_that_take_no_file_are_found_before_training(study, tmp_path, monkeypatch, option):
     monkeypatch.setattr("torchcaps.study.workers._Process", no_worker)

@@ -12,10 +12,11 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import torchcaps as tc
-from error_text import cases_of, said_by, with_few_names
-from laid_runs import tiny_images
+from error_text import cases_of, said_by, settled
+from laid_runs import small_network, tiny_images
 from torchcaps.data import SOURCES, MultiMnist, PartWholeSpec, part_whole
-from torchcaps.train import make_recipe, read_recipe
+from torchcaps.train import Training, make_recipe, read_recipe
+from torchcaps.train.selecting import check_selectable
 
 ERRORS = Path(__file__).with_name("errors.txt")
 tiny = tiny_images(48, size=20)
@@ -71,8 +72,12 @@ def of_class(k, images=TRAIN):
     return images.take((images.labels == k).nonzero()[:, 0])
 
 
-NAMES = globals()
-NAMES |= {
+NAMES = globals() | {
+    "check_selectable": check_selectable,
+    "math": math,
+    "small_network": small_network,
+    "torch": torch,
+    "Training": Training,
     "WIDER": part_whole("test", 5, spec=PartWholeSpec(size=24)),
     "WITHOUT_ONE": TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0]),
     "PAIRS": MultiMnist(TRAIN, copies=1),
@@ -89,7 +94,7 @@ def said(call):
     ):
         text = said_by(call, NAMES)
         assert not Path("run").exists()
-    return with_few_names(text)
+    return settled(text)
 
 
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))

@@ -171,8 +171,6 @@ def test_a_frozen_layer_stays_frozen_once_lightning_exchanged_it() -> None:
     assert not now.training
 
 
-
-
 TEN = [(torch.zeros(1, 1, 2), torch.tensor(0))] * 10
 
 
