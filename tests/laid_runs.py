@@ -6,7 +6,7 @@ from functools import cache
 import safetensors.torch
 import torch
 
-from torchcaps.data import PartWholeSpec, part_whole
+from torchcaps.data import PartWholeSpec, part_whole, sign_set
 from torchcaps.models import create_model, save
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.folder.digests import write_whole
@@ -23,6 +23,12 @@ def tiny_images(n_train, *, n_test=12, size=24):
         return part_whole(split, count, spec=PartWholeSpec(size=size))
 
     return tiny
+
+
+@cache
+def few_numbers(split, root=None):
+    """The set "sign" with 400 numbers of 20,000."""
+    return sign_set("grid" if split == "train" else "between", n=400)
 
 
 @cache

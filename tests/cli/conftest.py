@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from cli.command_line import TRAIN, Call, Done, tiny
+from laid_runs import few_numbers
 from torchcaps.cli import main
 from torchcaps.data import SOURCES
 from torchcaps.models import save
@@ -22,6 +23,7 @@ from torchcaps.train.start import initial_model
 def _tiny() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SOURCES, "tiny", tiny)
+        patch.setitem(SOURCES, "sign", few_numbers)
         yield
 
 

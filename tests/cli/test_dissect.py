@@ -17,11 +17,14 @@ def test_dissect_prints_the_path_of_the_page_alone(
     assert "12 of 12 of part-whole (" in page.read_text()
 
 
-def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call: Call) -> None:
+def test_dissect_prints_every_number_as_json_by_the_name_of_the_folder_from_inside_too(
+    trained: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = tmp_path / "page.html"
-    done = call("dissect", trained, "--out", page, "--json", "--images", 8)
+    monkeypatch.chdir(trained)
+    done = call("dissect", ".", "--out", page, "--json", "--images", 8)
     assert (done.code, done.err) == (0, "")
-    numbers = json.loads(done.out)["run"]
+    numbers = json.loads(done.out)[trained.name]
     assert numbers["images"] == 8
     assert sum(numbers["classes"].values()) == 8
     assert len(numbers["dynamics"]["layers"]) == 4
@@ -36,11 +39,3 @@ def test_two_runs_of_one_name_keep_their_numbers_apart(
     assert call("train", *TRAIN, "--seed", 6, "--out", other).code == 0
     done = call("dissect", trained, other, "--out", tmp_path / "page.html", "--json")
     assert len(json.loads(done.out)) == 2
-
-
-def test_a_run_is_called_by_its_folder_from_inside_too(
-    call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(trained)
-    done = call("dissect", ".", "--json", "--out", tmp_path / "page.html", "--images", 2)
-    assert list(json.loads(done.out)) == [trained.name]

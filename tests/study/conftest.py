@@ -1,12 +1,21 @@
-"""A study of one epoch that takes a second, and the command line that runs one."""
+"""A study of one epoch on few numbers, and the command line that runs one."""
 
 import pytest
 
+from laid_runs import few_numbers
 from study_line import Lines
+from torchcaps.data import SOURCES
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.look import Look
 from torchcaps.study.system import Study, System
 from torchcaps.train import make_recipe
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _few_numbers():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "sign", few_numbers)
+        yield
 
 
 @pytest.fixture
@@ -18,7 +27,7 @@ def study():
             model="peer_sign_em",
             data=data,
             epochs=epochs,
-            batch_size=4000,
+            batch_size=200,
             learning_rate=learning_rate,
             validation_share=0.0,
             options={"bias": True},

@@ -9,6 +9,8 @@ import time
 import pytest
 import torch
 
+from laid_runs import few_numbers
+from torchcaps.data import SOURCES
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.loop import Loop
@@ -114,8 +116,13 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not():
 
 
 RECIPE = make_recipe(
-    model="peer_sign_em", data="sign", epochs=1, batch_size=500, options={"bias": True}
+    model="peer_sign_em", data="sign", epochs=1, batch_size=20, options={"bias": True}
 )
+
+
+@pytest.fixture(autouse=True)
+def _few_numbers(monkeypatch):
+    monkeypatch.setitem(SOURCES, "sign", few_numbers)
 
 
 def test_they_are_zero_while_a_network_is_trained(tmp_path, monkeypatch):

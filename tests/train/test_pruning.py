@@ -216,7 +216,8 @@ def _rank(rank: int, folder: str) -> None:
 
 def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) -> None:
     """Each pruned by its own before it heard of the other's; what they sent was a pickle."""
-    torch.multiprocessing.spawn(_rank, (str(tmp_path),), nprocs=2)
+    # Forked, since what a new process imports takes seconds.
+    torch.multiprocessing.start_processes(_rank, (str(tmp_path),), nprocs=2, start_method="fork")
     one, other = drawn(0), drawn(1)
     mean = {name: (one[name] + other[name]) / 2 for name in one}
     for name, gradients in (("differ", mean), ("alike", one)):
