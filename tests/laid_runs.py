@@ -6,10 +6,10 @@ from functools import cache
 import safetensors.torch
 import torch
 
+from torchcaps._paths import write_whole
 from torchcaps.data import PartWholeSpec, part_whole, sign_set
 from torchcaps.models import create_model, save
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.folder.digests import write_whole
 
 NETWORK = "mitterreiter_5x16"
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from torchcaps._paths import path_of
+from torchcaps._paths import path_of, write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.report.template import template
 from torchcaps.study.intervals import Interval
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.pages import FALLS, LEFT_OPEN, NEVER, STANDS, TITLES, ours, protocol, says

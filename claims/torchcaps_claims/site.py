@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.record import read_records
-from torchcaps.train.folder.digests import write_whole
 from torchcaps_claims.changed import changed
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.pages import appendix, decided, overview, page

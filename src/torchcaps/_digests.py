@@ -2,8 +2,8 @@
 from another run, is not used.
 
 digests.json holds, by the name of a file, the SHA-256 of the file as it is and as it was before: a
-process that is killed while it replaces a file leaves the one or the other. `train.digests` writes
-it.
+process that is killed while it replaces a file leaves the one or the other. train/folder/digests.py
+writes it.
 """
 
 import hashlib

@@ -5,6 +5,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 
+class MissingExtra(ModuleNotFoundError):
+    """Its text names the package that is missing, and the extra."""
+
+
 @contextmanager
 def needing(package: str, *, room: str, extra: str) -> Iterator[None]:
     """Around the imports of a room that needs the package."""
@@ -13,7 +17,7 @@ def needing(package: str, *, room: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != package:
             raise
-        raise ModuleNotFoundError(
+        raise MissingExtra(
             f"torchcaps.{room} needs {package}, which comes with the extra [{extra}]: pip install "
             f"'torchcaps[{extra}]'.",
             name=package,

@@ -55,6 +55,20 @@ def _not_ours(path: Path, what: str, then: str) -> TorchcapsError:
     )
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old one or the new one."""
+    with beside(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+        put_in_place(partial, path)
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Rename a file once its bytes are on the disk: not even a power cut leaves an empty one."""
+    with partial.open("r+b") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
     """The path, or a sentence about what no file system takes."""
     is_path = isinstance(value, str) or (

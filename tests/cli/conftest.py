@@ -11,11 +11,11 @@ from PIL import Image
 
 from cli.command_line import TRAIN, Call, Done, tiny
 from laid_runs import few_numbers
+from torchcaps._paths import write_whole
 from torchcaps.cli import main
 from torchcaps.data import SOURCES
 from torchcaps.models import save
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.start import initial_model
 
 

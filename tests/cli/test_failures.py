@@ -47,7 +47,9 @@ def test_a_missing_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lightning", None)
     done = call("train", *TRAIN, "--out", tmp_path / "run")
-    assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")
+    assert_one_sentence(
+        done, "torchcaps.train needs lightning, which comes with the extra [train]:"
+    )
 
 
 LONG = [

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from error_text import text_of
 from laid_runs import lay_run, tiny_images
+from torchcaps._paths import write_whole
 from torchcaps.data import ImageSet, sample_of
 from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model, save
@@ -20,7 +21,6 @@ from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from error_text import text_of
+from torchcaps._paths import write_whole
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
@@ -21,7 +22,6 @@ from torchcaps.tasks.examination import machine
 from torchcaps.tasks.examination.images import examine_images
 from torchcaps.tasks.examination.network import examine_network
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
@@ -584,8 +584,17 @@ def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
 def test_a_missing_compiler_is_told(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     found = {each.check: each for each in machine.examine_machine()}["compiler"]
-    assert found.text == "none of no-such-compiler is there; only torch.compile needs one."
+    assert found.text == (
+        "none of no-such-compiler is there; routing runs in PyTorch without compiled kernels, and "
+        "torch.compile cannot compile."
+    )
     assert found.verdict == "fine"
+
+
+def test_a_compiler_with_arguments_is_found(monkeypatch):
+    monkeypatch.setenv("CXX", f"{sys.executable} -O1")
+    found = {each.check: each for each in machine.examine_machine()}["compiler"]
+    assert found.text == f"{sys.executable}, for the routing kernels and torch.compile."
 
 
 @pytest.fixture

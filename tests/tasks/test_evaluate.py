@@ -13,6 +13,7 @@ from torch import nn
 
 from error_text import text_of
 from laid_runs import lay_run, small_network, tiny_images
+from torchcaps._paths import write_whole
 from torchcaps._printable import printable
 from torchcaps.data import SOURCES, Batch, ImageSet, load, resized
 from torchcaps.data.image_set import hold_out
@@ -22,7 +23,6 @@ from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import accuracy
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
 

@@ -12,7 +12,7 @@ from laid_runs import tiny_images
 from torchcaps.data import by_name
 from torchcaps.errors import Interrupted
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.beginning import check_unseen
+from torchcaps.train.first_weights import check_unseen
 
 
 @pytest.fixture(autouse=True)

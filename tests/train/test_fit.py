@@ -802,9 +802,9 @@ def test_validation_images_come_out_of_the_training_split_and_are_never_trained_
     def spy_on(name: str) -> None:
         step = getattr(Loop, name)
 
-        def spy(self, batch, batch_idx):
+        def spy(self, batch, *where):
             seen[name].update(image.numpy().tobytes() for image in batch[0])
-            return step(self, batch, batch_idx)
+            return step(self, batch, *where)
 
         monkeypatch.setattr(Loop, name, spy)
 
@@ -849,7 +849,7 @@ def test_training_that_diverges_stops_with_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_lost_in_validation_ends_in_one_sentence(tmp_path, monkeypatch) -> None:
-    def lost(self, batch, batch_idx):
+    def lost(self, batch):
         lost, right = torch.tensor([float("nan"), 0.1])
         return self.model(batch.pixels), {"validation_loss": lost, "validation_accuracy": right}
 

@@ -11,10 +11,10 @@ import torch
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
+from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.folder import environment as environment_module
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import _commit_of, commit, environment
 
 RUN = importlib.import_module("torchcaps.train.folder.run")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
+from torchcaps._paths import write_whole
 from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
 from torchcaps.ops.routing.dynamic import Detach
 from torchcaps.study import mean_interval, read_records
-from torchcaps.train.folder.digests import write_whole
 from torchcaps_claims import claims, find_claim
 from torchcaps_claims.judges.evidence import Evidence
 from torchcaps_claims.sizes import parameters_of

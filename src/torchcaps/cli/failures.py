@@ -5,10 +5,9 @@ import sys
 import traceback
 from typing import NamedTuple
 
+from torchcaps._extras import MissingExtra
 from torchcaps.errors import Interrupted, TorchcapsError, short
 
-# What a command can do without until it is called, and the extra of the package that brings it.
-EXTRAS = {"lightning": "study", "matplotlib": "study", "scipy": "study"}
 # Longer than any path that someone types: a number of 5,000 digits is not said to its end.
 LONG_WORD, BEGINNING = re.compile(r"\S{500,}"), 100
 
@@ -28,8 +27,8 @@ def failure_of(error: Exception) -> Failure | None:
         if isinstance(error.filename, str):
             what = what.replace(repr(error.filename), short(error.filename))
         return Failure(2, f"{what}; is the path right, may it be written, is there room?")
-    if isinstance(error, ModuleNotFoundError):
-        return _missing_package(error)
+    if isinstance(error, MissingExtra):
+        return Failure(2, str(error))
     if _is_out_of_memory(error):
         reason = (str(error) or "no more is known").splitlines()[0][:150]
         return Failure(
@@ -55,17 +54,6 @@ def _fault_of_own_code(error: Exception) -> Failure | None:
 
     sentence = fault_of_own_code(error)
     return None if sentence is None else Failure(2, sentence)
-
-
-def _missing_package(error: ModuleNotFoundError) -> Failure | None:
-    extra = EXTRAS.get((error.name or "").split(".")[0])
-    if extra is None:
-        return None
-    return Failure(
-        2,
-        f"this command needs {error.name}, which comes with the extra [{extra}]: "
-        f"pip install 'torchcaps[{extra}]'.",
-    )
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -70,11 +70,11 @@ def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
     """Targets that rise steeply at first, while there is much to prune that nobody misses.
 
     Arguments:
-        to: the share of zeros at the end, above 0 and below 1.
+        to: the share of zeros at the end.
         epochs: how many targets there are, one an epoch.
 
-    >>> ramp(1.0, epochs=2)
-    (0.875, 1.0)
+    >>> ramp(0.8, epochs=2)
+    (0.7000000000000001, 0.8)
     """
     check_share(to)
     check_count("epochs", epochs)

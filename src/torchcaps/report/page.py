@@ -149,9 +149,9 @@ def _side_by_side(
 def _columns(kind: type) -> list[tuple[str, str, str]]:
     """Return (field, unit, meaning) of the scalar quantities of a row."""
     return [
-        (field.name, field.metadata["unit"], field.metadata["meaning"])
-        for field in dataclasses.fields(kind)
-        if "unit" in field.metadata and field.name not in ("mean", "std", "dead")
+        (each.name, each.metadata["unit"], each.metadata["meaning"])
+        for each in dataclasses.fields(kind)
+        if "unit" in each.metadata and each.name not in ("mean", "std", "dead")
     ]
 
 

@@ -43,8 +43,7 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
 
 def about_tree(dynamics: RoutingDynamics) -> Sentence:
     """Say whether the tree depends on the image."""
-    # A single parent is no choice, so nothing can be said of its layer.
-    layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
+    layers = _with_choice(dynamics)
     rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}
     if not rates:
         text = "There is no routing to judge: no layer has a living child and two living parents."
@@ -87,6 +86,11 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
     )
 
 
+def _with_choice(dynamics: RoutingDynamics) -> list[LayerDynamics]:
+    """Return the layers of which something can be said: a single parent is no choice."""
+    return [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
+
+
 def _is_attention(layer: LayerDynamics) -> bool:
     """Say whether couplings sum to one over children: shares of a parent's attention. With as many
     children as parents nobody can tell; shares of a child are meant then."""
@@ -96,13 +100,12 @@ def _is_attention(layer: LayerDynamics) -> bool:
 
 def is_frozen(dynamics: RoutingDynamics) -> bool:
     """Say whether `about_tree` calls the tree frozen."""
-    rates = [layer.dyr for layer in dynamics.layers if layer.mean.shape[-1] > 1]
+    rates = [layer.dyr for layer in _with_choice(dynamics)]
     return bool(rates) and all(rate is not None and rate < FROZEN for rate in rates)
 
 
 def _choice(dynamics: RoutingDynamics) -> Sentence:
-    # A single parent is no choice.
-    layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
+    layers = _with_choice(dynamics)
     if not layers:
         return Sentence("choice", "No capsule has a choice: every layer has one parent.")
     most = max(layers, key=lambda layer: layer.strongest / layer.even)

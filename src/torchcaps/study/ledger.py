@@ -25,13 +25,13 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from torchcaps._json import read_json
+from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.disk import is_held
 from torchcaps.study.look import Look, registered
 from torchcaps.study.system import Cell
 from torchcaps.tasks.values_file import read_values, values_file, values_of, write_values
 from torchcaps.train import Run
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 
 # "stopped" is a cell that ended in an error nobody expected; the next call tries it again.

@@ -22,7 +22,7 @@ from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Recipe, Run
-from torchcaps.train.beginning import freeze
+from torchcaps.train.frozen import freeze
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchcaps._paths import path_of
+from torchcaps._paths import path_of, write_whole
 from torchcaps.analysis import (
     Activity,
     MeasureActivity,
@@ -30,11 +30,10 @@ from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_p
 from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_classes, check_fit, check_image, open_trained
 from torchcaps.train.answers import CRITERIA, named_classes, present_classes
-from torchcaps.train.beginning import freeze
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps.train.folder.run import Run
+from torchcaps.train.frozen import freeze
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.types import Output, ScoresAre, Trace
 from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree

@@ -11,11 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps._paths import path_of
+from torchcaps._paths import path_of, write_whole
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluation import Evaluation
-from torchcaps.train.folder.digests import write_whole
 
 # Where a cell begins as a formula does; a number or a sign alone is none. Some programs part cells
 # at semicolons too.

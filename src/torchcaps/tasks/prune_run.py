@@ -18,8 +18,8 @@ from torchcaps.models.own import OWN
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.beginning import freeze
 from torchcaps.train.folder.alone import alone
+from torchcaps.train.frozen import freeze
 from torchcaps.train.judging import judge
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import is_first, join

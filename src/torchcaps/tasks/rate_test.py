@@ -17,7 +17,7 @@ from torchcaps._checks import check_count
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.batches import Batches
-from torchcaps.train.beginning import freeze
+from torchcaps.train.frozen import freeze
 from torchcaps.train.images import as_shown, images_of
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser

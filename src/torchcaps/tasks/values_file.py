@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from torchcaps._json import read_json
 from torchcaps._names import in_words
+from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.run import Run
 
 COMMIT = re.compile(r"[0-9a-f]{0,64}(\+changes)?")

@@ -84,7 +84,7 @@ class SaveState(Watcher):
     def on_train_start(self, loop: Loop) -> None:
         self.started = time.perf_counter()
         for logger in self.loggers:
-            logger.log_hyperparams(self.run.recipe.model_dump())
+            logger.log_hyperparams(loop.recipe.model_dump())
         if threading.current_thread() is threading.main_thread():
             # Of a handler that is not Python's, nothing is known.
             before = signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -94,9 +94,11 @@ class SaveState(Watcher):
                 self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
         self.due = time.monotonic() + SAVE_SECONDS
         if loop.ranks.rank == 0:
-            for name, (total, count) in self.sums.items():
-                sums = loop.update.sums
-                sums[name.removeprefix(PREFIX)] = total.numpy()[()], int(count)
+            sums = {
+                name.removeprefix(PREFIX): (total.numpy()[()], int(count))
+                for name, (total, count) in self.sums.items()
+            }
+            loop.update.go_on_from(sums=sums)
         self.sums = {}
 
     def on_train_epoch_start(self, loop: Loop) -> None:
@@ -120,7 +122,7 @@ class SaveState(Watcher):
             if not math.isfinite(value):
                 raise Diverged(
                     f"{name} became {value} in epoch {epoch}, so training diverged; take a smaller "
-                    f"learning rate than {self.run.recipe.learning_rate:g}, in a new folder."
+                    f"learning rate than {loop.recipe.learning_rate:g}, in a new folder."
                 )
         seconds = self.seconds + time.perf_counter() - self.started
         if self.writing is not None and self.writing.done():

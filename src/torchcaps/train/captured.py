@@ -50,7 +50,6 @@ class Captured:
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self.stream = torch.cuda.Stream(update.device)
         self.pool = torch.cuda.graph_pool_handle()
-        self.replays = 0
         # Once a capture has failed.
         self.is_off = False
 
@@ -68,7 +67,6 @@ class Captured:
                 if mine is not None and new is not None:
                     mine.copy_(new)
             graph.replay()
-            self.replays += 1
         else:
             self._work(batch)
         self.update.worked(len(batch.labels) if images is None else images)

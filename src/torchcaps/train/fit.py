@@ -19,10 +19,10 @@ from torchcaps.layers import keep_memory
 from torchcaps.models.own import OWN, as_network
 from torchcaps.prune import sparsity
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.beginning import beginning
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.epoch_classes import EpochClasses
+from torchcaps.train.first_weights import with_digest_of_start
 from torchcaps.train.folder.alone import alone
 from torchcaps.train.folder.run import Run
 from torchcaps.train.folder.state import state_of
@@ -35,7 +35,7 @@ from torchcaps.train.measures import Measures
 from torchcaps.train.own_code import imported_files
 from torchcaps.train.prepare import Prepared, check_call, prepare
 from torchcaps.train.pruning import Prune
-from torchcaps.train.ranks import join
+from torchcaps.train.ranks import Ranks, join
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import AUGMENT, CROP, seed_of
 from torchcaps.train.start import (
@@ -93,22 +93,34 @@ def fit(
     check_call(recipe, own, workers, time_budget)
     until = None if time_budget is None else time.monotonic() + time_budget
     check_own(recipe, model)
-    recipe, begins = beginning(recipe, begin_with)
+    recipe, begins = with_digest_of_start(recipe, begin_with)
     ranks = join()
     run = Run(path_of("out", out))
     run.check_imported()
     recipe = run.settled(recipe)
-    if ranks.first_does(lambda: run.is_finished(recipe)):
-        if own is not None or model is not None:
-            _give_back(run, Source(recipe, root, own, begins), model)
+    is_finished = ranks.first_does(lambda: run.is_finished(recipe))
+    if is_finished and own is None and model is None:
+        return run
+    source = Source(recipe, run.root_or(root), own, begins)
+    if is_finished:
+        _give_back(run, source, model)
         return run
     keeps_memory = keep_memory()
-    source = Source(recipe, run.root_or(root), own, begins)
     prepared = prepare(run, source, ranks, model=model, trunk=trunk, keeps_memory=keeps_memory)
     with ExitStack() as held:
-        ranks.first_does(lambda: _take(prepared, held))
-        trained = _train(prepared, label=label, workers=workers, until=until, loggers=loggers)
-        _judge(prepared, trained)
+        state = ranks.first_does(lambda: _claim_folder(run, recipe, prepared, held))
+        trained = _train(
+            run,
+            source,
+            ranks,
+            prepared,
+            state=state,
+            label=label,
+            workers=workers,
+            until=until,
+            loggers=loggers,
+        )
+        _judge(run, source, ranks, prepared, trained)
     return run
 
 
@@ -122,22 +134,26 @@ class _Trained(NamedTuple):
 
 
 def _train(
+    run: Run,
+    source: Source,
+    ranks: Ranks,
     prepared: Prepared,
     *,
+    state: Path | None,
     label: str | None,
     workers: int,
     until: float | None,
     loggers: Sequence[Logger],
 ) -> _Trained:
-    """Train it, or go on with it, and leave it with the weights that the recipe keeps."""
-    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
-    model, validation, pruner = prepared.model, prepared.validation, prepared.pruner
+    """Train it, or go on from a state, and leave it with the weights that the recipe keeps."""
+    recipe, model = source.recipe, prepared.model
+    validation, pruner = prepared.validation, prepared.pruner
     training = _changed(recipe, prepared.training)
     training_batches, validation_batches = (
-        _batches(each, prepared, seed=seed, workers=workers)
+        _batches(each, recipe, ranks, seed=seed, workers=workers)
         for each, seed in ((training, recipe.seed), (validation, None))
     )
-    stop = _stop_at(prepared)
+    stop = _stop_at(source, ranks, prepared)
     best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
     watchers: list[Watcher | None] = [
         None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
@@ -152,7 +168,6 @@ def _train(
         SaveState(run, until=until, loggers=loggers, sampled=prepared.sampled),
     ]
     started = time.perf_counter()
-    state = state_of(run, recipe)
     whole = as_network(model.to(ranks.device))
     with torch.random.fork_rng(ranks.generators), ranks.together(whole) as network:
         loop = Loop(
@@ -165,7 +180,7 @@ def _train(
             ranks=ranks,
             network=network,
         )
-        with going_on_from(state, loop, run.folder), denormals_as_zero():
+        with _explained(state, loop, run.folder), denormals_as_zero():
             loop.train(state)
     seconds = time.perf_counter() - started
     # A network that is good enough was asked for, and not one of an epoch before it.
@@ -179,12 +194,16 @@ def _train(
     return _Trained(seconds, stop, best)
 
 
-def _judge(prepared: Prepared, trained: _Trained) -> None:
+def _judge(run: Run, source: Source, ranks: Ranks, prepared: Prepared, trained: _Trained) -> None:
     """Save the network, test it once, and write the result."""
-    recipe, run, ranks = prepared.recipe, prepared.run, prepared.ranks
-    model, images, training = prepared.model, prepared.images, prepared.training
+    recipe, model, images, training = (
+        source.recipe,
+        prepared.model,
+        prepared.images,
+        prepared.training,
+    )
     ranks.first_does(lambda: run.put_network(model, run.model_file))
-    test = prepared.test()
+    test = source.test if prepared.elsewhere is None else prepared.elsewhere
     model.to(ranks.device)
     result = {
         # As large as the batches that fitted into memory.
@@ -213,13 +232,14 @@ def _judge(prepared: Prepared, trained: _Trained) -> None:
     ranks.first_does(lambda: run.finish(result))
 
 
-def _batches(images: Images, prepared: Prepared, *, seed: int | None, workers: int) -> Batches:
+def _batches(
+    images: Images, recipe: Recipe, ranks: Ranks, *, seed: int | None, workers: int
+) -> Batches:
     """This rank's, of images that lie where it trains if they fit there."""
-    ranks = prepared.ranks
     held = images if workers else held_on(images, ranks.device)
     return Batches(
         held,
-        prepared.recipe.batch_size,
+        recipe.batch_size,
         seed=seed,
         workers=workers,
         rank=ranks.rank,
@@ -237,12 +257,12 @@ def _changed(recipe: Recipe, training: Images) -> Images:
     return training
 
 
-def _stop_at(prepared: Prepared) -> StopAtAccuracy | None:
+def _stop_at(source: Source, ranks: Ranks, prepared: Prepared) -> StopAtAccuracy | None:
     """What stops training at an accuracy, where the recipe says one."""
-    recipe, ranks = prepared.recipe, prepared.ranks
+    recipe = source.recipe
     if recipe.stop_at is None:
         return None
-    judged = prepared.source.of("test") if recipe.stop_on == "test" else prepared.validation
+    judged = source.test if recipe.stop_on == "test" else prepared.validation
     return StopAtAccuracy(
         recipe, lambda: share_right(prepared.model, judged, ranks, most=recipe.batch_size)
     )
@@ -265,9 +285,9 @@ def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
     """A run that is done is that of these images and this network, or it is refused; a network of
     one's own gets its weights."""
     images = source.of("train")
-    own = None if model is None else initial_model(run.recipe, images, model)
+    own = None if model is None else initial_model(source.recipe, images, model)
     run.check_began(images.digest(), {} if own is None else named_class(own))
-    test = None if source.own is None else source.of("test")
+    test = None if source.own is None else source.test
     if test is not None and (now := test.digest()) != (then := run.image_digests()["test"]):
         raise TorchcapsError(
             f"{run.folder} is done, and its accuracy is that of other test images (digest {then}, "
@@ -277,17 +297,19 @@ def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
         take_weights(own, run.model_file)
 
 
-def _take(prepared: Prepared, held: ExitStack) -> None:
-    """Take the folder for this process alone, with this recipe in it; nothing if it is refused."""
-    run, recipe = prepared.run, prepared.recipe
+def _claim_folder(run: Run, recipe: Recipe, prepared: Prepared, held: ExitStack) -> Path | None:
+    """Claim the folder for this process alone, with this recipe in it, and return the state to go
+    on from; nothing is written if it is refused."""
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
-    if state_of(run, recipe) is not None and recipe.keep == "best":
+    state = state_of(run, recipe)
+    if state is not None and recipe.keep == "best":
         _check_has_best(run)
     run.remove_partial_files()
     run.begin(recipe, prepared.digest, **prepared.about)
+    return state
 
 
 def _brightness(images: Images) -> dict[str, float]:
@@ -302,8 +324,9 @@ def _brightness(images: Images) -> dict[str, float]:
 
 
 @contextmanager
-def going_on_from(state: Path | None, loop: Loop, folder: Path) -> Iterator[None]:
-    """Say in a sentence how to go on, or what is wrong with a state that nothing goes on from."""
+def _explained(state: Path | None, loop: Loop, folder: Path) -> Iterator[None]:
+    """Turn Ctrl-C into the sentence how to go on, and an error before the first step into one about
+    the state."""
     recipe = loop.recipe
     try:
         yield

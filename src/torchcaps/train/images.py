@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torchcaps.data import Images, load, some_of
@@ -75,6 +76,11 @@ class Source:
             _, height, width = config["image"]
             whose = f", that of the network in {self.begins},"
             raise SizesDiffer(error.found, (height, width), whose) from None
+
+    @cached_property
+    def test(self) -> Images:
+        """The test images, loaded when they are first asked for."""
+        return self.of("test")
 
 
 def parted(recipe: Recipe, images: Images) -> tuple[Images, Images | None]:

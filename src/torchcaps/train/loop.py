@@ -13,9 +13,9 @@ from torchcaps.data import Batch
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches
-from torchcaps.train.beginning import eval_frozen
 from torchcaps.train.captured import Captured, why_not
 from torchcaps.train.folder.state import RECIPE, write_state
+from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
@@ -78,7 +78,7 @@ class Loop:
         watchers: are told what happens, in this order; one ends training by `should_stop`.
         ranks: the devices that train it together.
         pruner: prunes within the steps.
-        network: is called in place of the model where they are several.
+        network: the model as several devices share it; None: the model itself.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Loop:
     def train(self, state: Path | None = None) -> None:
         """Train all epochs that are left, those after a state if there is one."""
         if state is not None:
-            self._take(torch.load(state, weights_only=True, map_location="cpu"))
+            self._restore(torch.load(state, weights_only=True, map_location="cpu"))
         failed = True
         try:
             self._tell(lambda each: each.on_train_start(self))
@@ -161,7 +161,7 @@ class Loop:
                 last=last,
             )
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> tuple[Output, dict[str, Tensor]]:
+    def validation_step(self, batch: Batch) -> tuple[Output, dict[str, Tensor]]:
         """What the network says of a batch, and the means that are logged of it."""
         with computing(self.recipe.precision, self.device):
             out = self.update.network(batch.pixels, batch.labels)
@@ -201,7 +201,7 @@ class Loop:
             state["MixedPrecision"] = self.update.scaler.state_dict()
         return state
 
-    def _take(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(
             {name.removeprefix("model."): each for name, each in state["state_dict"].items()}
         )
@@ -252,9 +252,9 @@ class Loop:
         with evaluating(self.model):
             self._tell(lambda each: each.on_validation_start(self))
             rows, counts = [], []
-            for k, batch in enumerate(self.validation):
+            for batch in self.validation:
                 here = self._here(batch)
-                out, means = self.validation_step(here, k)
+                out, means = self.validation_step(here)
                 # A stand-in counts for nothing.
                 if self.validation.share:
                     rows.append(torch.stack(list(means.values())))

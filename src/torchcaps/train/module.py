@@ -11,7 +11,7 @@ from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import Diverged, TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
-from torchcaps.train.beginning import eval_frozen, freeze
+from torchcaps.train.frozen import eval_frozen, freeze
 from torchcaps.train.loop import TRAINING_SAMPLE
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor

@@ -13,8 +13,9 @@ from torchcaps.data import Images
 from torchcaps.data.groups import check_apart
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.prune import Pruner
-from torchcaps.train.beginning import begin, check_unseen, freeze
+from torchcaps.train.first_weights import check_unseen, take_start
 from torchcaps.train.folder.run import Run
+from torchcaps.train.frozen import freeze
 from torchcaps.train.grouped import warn_of_groups
 from torchcaps.train.images import Source, images_tested_on, watched
 from torchcaps.train.pruning import make_pruner
@@ -36,10 +37,6 @@ from torchcaps.train.start import (
 class Prepared(NamedTuple):
     """A run that can be trained."""
 
-    recipe: Recipe
-    run: Run
-    ranks: Ranks
-    source: Source
     # All that the recipe names for training: those trained on, and those held out.
     images: Images
     training: Images
@@ -55,10 +52,6 @@ class Prepared(NamedTuple):
     digest: str
     # What is written beside the environment.
     about: Mapping[str, Any]
-
-    def test(self) -> Images:
-        """The test images, which are read when training is done."""
-        return self.source.of("test") if self.elsewhere is None else self.elsewhere
 
 
 def prepare(
@@ -86,7 +79,7 @@ def prepare(
     check_selectable(recipe.select_by, validation)
     check_updates(recipe, training)
     model = initial_model(recipe, training, model)
-    made_new = begin(model, source.begins)
+    made_new = take_start(model, source.begins)
     freeze(model, recipe.freeze, made_new=made_new)
     # A run that goes on has them in its state, one that begins with a network in that.
     begun = source.begins is not None and not is_without(model, made_new)
@@ -101,10 +94,6 @@ def prepare(
     if source.root is not None:
         about["root"] = str(path_of("root", source.root).resolve())
     return Prepared(
-        recipe,
-        run,
-        ranks,
-        source,
         images,
         training,
         validation,

@@ -24,7 +24,7 @@ from torchcaps.prune import (
     ramp,
 )
 from torchcaps.train.batches import Batches
-from torchcaps.train.beginning import eval_frozen
+from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measures import of_trees

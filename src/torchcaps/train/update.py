@@ -1,7 +1,7 @@
 """One update of a network's weights. What changes from step to step are tensors, and what a step
 measures stays on its device until it is read: nothing in a step waits for the device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -33,7 +33,7 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
 class Sums(dict[str, tuple[Any, int]]):
     """By name the sum of some numbers, and how many they are."""
 
-    def add(self, name: str, mean: Any, count: int = 1) -> None:
+    def add(self, name: str, mean: Any, count: int) -> None:
         """Add so many numbers with this mean."""
         total, before = self.get(name, (mean.dtype.type(0), 0))
         with np.errstate(over="ignore"):
@@ -243,6 +243,13 @@ class Update:
                 is_finite = bool(np.isfinite(norm))
                 self.norms.add(name, norm if is_finite else norm.dtype.type(0), int(is_finite))
         self._moves = 0
+
+    def go_on_from(
+        self, *, sums: Mapping[str, Any] | None = None, norms: Mapping[str, Any] | None = None
+    ) -> None:
+        """Count what an earlier stretch of the run measured in this epoch."""
+        self.sums.update(sums or {})
+        self.norms.update(norms or {})
 
     def state(self) -> dict[str, Any]:
         """What the optimiser remembers."""

@@ -152,25 +152,31 @@ def _kept(command: list[str], folder: Path, key: str) -> ctypes.CDLL:
 
 def _compiler() -> list[str]:
     """How the compiler is called, with the flag that asks for the vectors of this CPU."""
-    chosen = os.environ.get("CXX", "").strip()
-    names = [_words(chosen)] if chosen else [[name] for name in COMPILERS]
-    for name, *rest in names:
+    for name, *rest in compiler_names():
         path = shutil.which(name)
         if path is not None:
             flag = "-mcpu" if platform.machine() in ("aarch64", "arm64") else "-march"
             return [path, *rest, *FLAGS, f"{flag}=native"]
-    if chosen:
+    if chosen := _chosen():
         raise Unavailable(f"CXX names {chosen!r}, which is not there")
     raise Unavailable(
         f"no C++ compiler is on the PATH ({', '.join(COMPILERS)}); install one, or name it in CXX"
     )
 
 
-def _words(command: str) -> list[str]:
+def compiler_names() -> list[list[str]]:
+    """The compilers to look for, each with its arguments: that of CXX, or the usual ones."""
+    chosen = _chosen()
+    if not chosen:
+        return [[name] for name in COMPILERS]
     try:
-        return shlex.split(command)
+        return [shlex.split(chosen)]
     except ValueError:  # a quote without its end
-        return [command]
+        return [[chosen]]
+
+
+def _chosen() -> str:
+    return os.environ.get("CXX", "").strip()
 
 
 def _folder() -> Path:

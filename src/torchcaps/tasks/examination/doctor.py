@@ -23,8 +23,8 @@ from torchcaps.tasks.examination.network import examine_network
 from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.trained import Own, check_fit
-from torchcaps.train.beginning import freeze
 from torchcaps.train.folder.run import Run
+from torchcaps.train.frozen import freeze
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import initial_model, take_frozen

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from torchcaps.ops.native.build import compiler_names
 from torchcaps.tasks.examination.diagnosis import Diagnosis
 
-COMPILERS = ("c++", "g++", "clang++")
 # Weights, their gradients, and the two moments of Adam.
 COPIES = 4
 
@@ -50,27 +50,29 @@ def _torchvision() -> Diagnosis:
 
 
 def _compiler() -> Diagnosis:
-    candidates = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
+    candidates = [name for name, *_ in compiler_names()]
     found = next((path for name in candidates if (path := shutil.which(name))), None)
     if found is None:
         return Diagnosis(
             "compiler",
             "fine",
-            f"none of {', '.join(candidates)} is there; only torch.compile needs one.",
+            f"none of {', '.join(candidates)} is there; routing runs in PyTorch without compiled "
+            f"kernels, and torch.compile cannot compile.",
             {"compiler": None},
         )
-    return Diagnosis("compiler", "fine", f"{found}, for torch.compile.", {"compiler": found})
+    text = f"{found}, for the routing kernels and torch.compile."
+    return Diagnosis("compiler", "fine", text, {"compiler": found})
 
 
 def examine_memory(weights: int, activations: int, *, batch_size: int) -> Diagnosis:
     """Judge the bytes of the weights, and of what one training step keeps for its backward pass."""
     needed = COPIES * weights + activations
-    numbers = {"weights": weights, "activations": activations, "free": _free()}
+    free = _free()
+    numbers = {"weights": weights, "activations": activations, "free": free}
     text = (
         f"a step with {batch_size} images keeps {_size(activations)} for its backward pass, and "
         f"weights, gradients and Adam take {_size(COPIES * weights)}"
     )
-    free = numbers["free"]
     if free is None:
         return Diagnosis(
             "memory", "fine", f"{text}; how much is free cannot be read here.", numbers

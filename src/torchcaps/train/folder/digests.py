@@ -1,25 +1,17 @@
 """Files replaced whole, and their digests written down first; `torchcaps._digests` reads them."""
 
 import json
-import os
 import re
 from pathlib import Path
 
 from torchcaps._digests import NAME, digest_of, known_digests
-from torchcaps._paths import beside
+from torchcaps._paths import write_whole
 
 # Where the files of a run are written before they take their places.
 PARTIAL = re.compile(
     r"\.(recipe\.json|environment\.json|result\.json|digests\.json|metrics\.jsonl|state\.ckpt"
     r"|model\.safetensors|best\.safetensors)\.\d+\.partial"
 )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one."""
-    with beside(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-        put_in_place(partial, path)
 
 
 def is_partial(file: Path) -> bool:
@@ -31,13 +23,6 @@ def settle(folder: Path) -> None:
     """Give every file of a run one digest: those of its past are no longer good."""
     known = {name: digests[:1] for name, digests in known_digests(folder).items()}
     write_whole(folder / NAME, json.dumps(known, indent=1))
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file once its bytes are on the disk: not even a power cut leaves an empty one."""
-    with partial.open("r+b") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def expect(partial: Path, path: Path) -> None:

@@ -6,7 +6,7 @@ metrics.jsonl       one line an epoch
 state.ckpt          everything needed to go on
 best.safetensors    the network of the best epoch, where the recipe keeps that
 model.safetensors   the network, once training is done
-result.json         accuracy on the test images, looked at once, at the end
+result.json         accuracy on the test images, looked at when training is over
 digests.json        of every file above, so that a damaged one is not used
 """
 
@@ -20,19 +20,14 @@ from typing import Any
 from torch import nn
 
 from torchcaps._digests import NAME, check_digest
-from torchcaps._paths import beside, path_of
+from torchcaps._paths import beside, path_of, put_in_place
 from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.files.saving import content_of
 from torchcaps.train.class_measures import MEASURES
-from torchcaps.train.folder.digests import (
-    expect,
-    is_partial,
-    put_in_place,
-    settle,
-)
+from torchcaps.train.folder.digests import expect, is_partial, settle
 from torchcaps.train.folder.environment import commit, environment
 from torchcaps.train.folder.objects import check_seen, damaged, read_objects
 from torchcaps.train.folder.recipe_file import (
@@ -244,10 +239,11 @@ class Run:
         """The folder that is given, or else the remembered one, which must still be there."""
         if given is not None:
             return path_of("root", given)
-        if self.root is None or self.root.exists():
-            return self.root
+        root = self.root
+        if root is None or root.exists():
+            return root
         raise TorchcapsError(
-            f"{self.folder} was begun on the data in {self.root}, which is not there now; name the "
+            f"{self.folder} was begun on the data in {root}, which is not there now; name the "
             f"folder where they are: --root FOLDER on the command line, root= in Python."
         )
 
@@ -268,12 +264,12 @@ class Run:
             self.put(partial, path)
 
     def put(self, partial: Path, path: Path) -> None:
-        """The same of a file that has been written beside it."""
+        """Put a finished partial file in the place of `path`, its digest first."""
         expect(partial, path)
         put_in_place(partial, path)
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write the result, the last file; digests of the files before are no longer good."""
+        """Write the result, the last file, and forget the digests of what the files were before."""
         self.write(self.result_file, json.dumps(result, indent=2))
         settle(self.folder)
 
@@ -290,27 +286,28 @@ class Run:
                 file.unlink(missing_ok=True)
 
     def settled(self, recipe: Recipe) -> Recipe:
-        """The recipe as this run has begun it, in what the recipe leaves to torchcaps: the same
-        line goes on after that was decided in another way."""
+        """The recipe with this run's answers where it leaves a choice to torchcaps: the same line
+        goes on though a later version chooses otherwise."""
         if not self.recipe_file.is_file():
             return recipe
         # The name of a protocol changes nothing beside the fields; earlier runs hold none.
-        settled: dict[str, Any] = {"protocol": self.recipe.protocol}
+        there = self.recipe
+        settled: dict[str, Any] = {"protocol": there.protocol}
         if "channels_last" not in recipe.model_fields_set:
-            settled["channels_last"] = self.is_channels_last
+            settled["channels_last"] = there.channels_last
         return recipe.model_copy(update=settled)
 
     def is_finished(self, recipe: Recipe) -> bool:
         """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
         number of epochs may be raised."""
-        self.check(recipe)
-        if not (self.is_done and self.recipe == recipe):
+        if self.check(recipe) != recipe or not self.is_done:
             return False
         check_digest(self.model_file)
         return True
 
-    def check(self, recipe: Recipe) -> None:
-        """Make sure that the folder is free, or holds this recipe for at most as many epochs."""
+    def check(self, recipe: Recipe) -> Recipe | None:
+        """Make sure that the folder is free, or holds this recipe for at most as many epochs; the
+        recipe that it holds."""
         if self.recipe_file.is_file():
             old = self.recipe
             if old != recipe and not recipe.goes_on_from(old):
@@ -325,13 +322,15 @@ class Run:
                     f"{self.folder} holds a run of another recipe ({changed}); continue it with "
                     f"its own recipe{remove}, or choose another folder."
                 )
-        elif self.folder.is_dir() and any(not _is_begun(file) for file in self.folder.iterdir()):
+            return old
+        if self.folder.is_dir() and any(not _is_begun(file) for file in self.folder.iterdir()):
             raise TorchcapsError(
                 f"{self.folder} is not empty and holds no run; nothing was touched: choose a new "
                 f"folder."
             )
-        elif self.folder.exists() and not self.folder.is_dir():
+        if self.folder.exists() and not self.folder.is_dir():
             raise TorchcapsError(f"{self.folder} is a file; a run needs a folder.")
+        return None
 
     def begin(self, recipe: Recipe, data: str, **about: Any) -> None:
         """Make the folder, or make sure that `data`, a digest, is what the run saw so far, and its

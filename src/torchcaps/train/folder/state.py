@@ -29,9 +29,9 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
     if not path.exists():
         if run.is_done:
             raise TorchcapsError(
-                f"{run.folder} is finished and has no {path.name} to go on from, as a run that was "
-                f"masked at its end has none, so with more epochs it would begin anew and lose its "
-                f"result; choose another folder, or remove {run.result_file.name} to do so."
+                f"{run.folder} is finished, but has no {path.name}, so more epochs would begin "
+                f"anew and lose its result (a run masked at its end never has one); choose another "
+                f"folder, or remove {run.result_file.name} to begin anew."
             )
         return None
     state = read_state(path, needs=PARTS)

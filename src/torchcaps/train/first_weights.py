@@ -1,4 +1,4 @@
-"""The weights that a run begins with, where they were trained before, and what stays as it is."""
+"""The weights that a run begins with, where they were trained before."""
 
 import logging
 import os
@@ -8,16 +8,16 @@ from torch import nn
 
 from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError
 from torchcaps.models.files.refit import say_what_is_new, take_fitting
 from torchcaps.models.files.saving import file_of, load_network
-from torchcaps.models.own import OwnNetwork, check_has_weights
+from torchcaps.models.own import OwnNetwork
 from torchcaps.train.folder.run import Run
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 
 
-def beginning(
+def with_digest_of_start(
     recipe: Recipe, begin_with: str | os.PathLike[str] | None
 ) -> tuple[Recipe, Path | None]:
     """The recipe with the digest of the file that it begins with, and the file, of a run folder its
@@ -69,69 +69,23 @@ def check_unseen(recipe: Recipe, begins: Path | None, digest: str) -> None:
     )
 
 
-def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
+def take_start(model: nn.Module, start: Path | None) -> tuple[str, ...]:
     """Give the network the weights of a file that fit it, if there is one; the names of those that
     are new."""
-    if begin_with is None:
+    if start is None:
         return ()
     if isinstance(model, OwnNetwork):
-        take_weights(model, begin_with)
+        take_weights(model, start)
         return ()
     try:
         own = model.state_dict()
         # By which numbers it standardises, the recipe says, and nobody learnt them.
         state = {
             name: own.get(name, value) if name.startswith("standardise.") else value
-            for name, value in load_network(begin_with).state_dict().items()
+            for name, value in load_network(start).state_dict().items()
         }
         new = take_fitting(model, state)
     except TorchcapsError as error:
-        raise TorchcapsError(f"{begin_with}: {error}") from None
-    say_what_is_new(str(begin_with), new, model, state)
+        raise TorchcapsError(f"{start}: {error}") from None
+    say_what_is_new(str(start), new, model, state)
     return new
-
-
-def freeze(model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()) -> None:
-    """Train the weights of the parts of these names no more; what `begin` made new must not be
-    among them, since nobody ever trained it."""
-    whole = _whole(model)
-    parts = dict(whole.named_modules())
-    for name in names:
-        if name not in parts or not name:
-            known = [each for each in parts if each and each.count(".") < 2]
-            # Of a weight, as state_dict names it, the part that holds it.
-            holders = [each for each in known if name.startswith(f"{each}.")]
-            meant = {name: holders[-1]} if holders else {}
-            raise TorchcapsError(
-                f"freeze: the network has no part {name!r}; {nearest(name, known, meant=meant)}."
-            )
-        untrained = [each for each in made_new if each.startswith(f"{name}.")]
-        if untrained:
-            raise TorchcapsError(
-                f"freeze: {', '.join(untrained)} of {name} fits nothing in the file that the run "
-                f"begins with and was made new, so frozen it would never be trained; leave {name} "
-                f"out of freeze, or name the parts of it that were kept."
-            )
-        parts[name].requires_grad_(False)
-    if not any(weight.requires_grad for weight in model.parameters()):
-        check_has_weights(whole)
-        if not names:
-            raise TorchcapsError(
-                f"none of the weights of {type(whole).__name__} is to be trained; set "
-                f"requires_grad_(True) on those that are."
-            )
-        raise TorchcapsError(
-            f"freeze={', '.join(names)} leaves no weight to train; leave one part out of it."
-        )
-
-
-def eval_frozen(model: nn.Module, names: tuple[str, ...]) -> None:
-    """Let the parts of these names go by their statistics. They are looked up each time: Lightning
-    may have put a synchronised batch normalisation in the place of one that was frozen."""
-    for name in names:
-        _whole(model).get_submodule(name).eval()
-
-
-def _whole(model: nn.Module) -> nn.Module:
-    """The network as its parts are named."""
-    return model.module if isinstance(model, OwnNetwork) else model
