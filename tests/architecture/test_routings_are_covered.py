@@ -13,11 +13,12 @@ TABLES = ("numeric/test_ops.py", "compile/test_compile.py", "contracts/test_rout
 
 
 def used_names(source: str) -> set[str]:
-    """The names that the code reads; those in comments, in texts and in imports are not read."""
+    """The names that the code reads, by themselves or of a room, as in ops.squash; those in
+    comments, in texts and in imports are not read."""
     return {
-        node.id
+        node.id if isinstance(node, ast.Name) else node.attr
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
 
 
@@ -41,6 +42,7 @@ from torchcaps.ops import dynamic_routing, em_routing
 # em_routing is missing.
 text = "em_routing"
 em_routing = None
-TABLE = [dynamic_routing]
+ops.em_routing = None
+TABLE = [dynamic_routing, ops.uniform_routing]
 """
-    assert used_names(source) == {"dynamic_routing"}
+    assert used_names(source) == {"dynamic_routing", "ops", "uniform_routing"}
