@@ -79,14 +79,13 @@ from torchcaps.analysis.starvation import (
     gradient_cancellation,
     gradient_norms,
 )
-from torchcaps.analysis.trace import capsule_layers, join, lengths
+from torchcaps.analysis.trace import capsule_layers, child_of, join, lengths
 from torchcaps.analysis.tree_distance import (
     LayerTreeDistance,
     MeasureTreeDistance,
     TreeDistance,
     tree_distance,
 )
-from torchcaps.analysis.windows import child_of
 from torchcaps.analysis.zero_votes import LayerZeroVotes, MeasureZeroVotes, ZeroVotes, zero_blocks
 
 __all__ = [

@@ -30,11 +30,11 @@ from torchcaps.analysis.trace import (
     check_children,
     check_parents_are_classes,
     check_trace,
+    child_of,
     class_coupling,
     finite_coupling,
     image_coupling,
 )
-from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 

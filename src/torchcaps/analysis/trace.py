@@ -1,6 +1,6 @@
 """Reading a trace: joining batches, names of layers, lengths."""
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -126,6 +126,29 @@ def finite_coupling(layer: LayerTrace) -> Tensor:
     coupling = last_coupling(layer).detach().cpu().double()
     check_finite(f"layer {layer.name}", coupling)
     return coupling
+
+
+def child_of(trace: Trace) -> Mapping[str, Tensor]:
+    """The capsule that each slot of the couplings of a layer is, by the name of the layer.
+
+    Of a layer with windows int64 [p, i]: the child in slot i of window p, so that
+    `lengths(layer.children)[:, child_of(trace)[layer.name]]` lies beside couplings [k, p, i, j].
+    Of a dense layer [i], the children in their order.
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+
+    >>> child_of(out.trace)["classes"].shape
+    """
+    check_trace(trace)
+    found = {}
+    for layer in trace:
+        device = layer.children.pose.device
+        if layer.window is None:
+            found[layer.name] = torch.arange(layer.children.pose.shape[-2], device=device)
+        else:
+            found[layer.name] = layer.window.child_id(device)
+    return found
 
 
 def image_coupling(layer: LayerTrace) -> Tensor:

@@ -21,8 +21,7 @@ from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, neighbours
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import check_children, check_trace, finite_coupling
-from torchcaps.analysis.windows import child_of
+from torchcaps.analysis.trace import check_children, check_trace, child_of, finite_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
