@@ -49,6 +49,8 @@ class Claim:
     decimals: int | None = None
     # What was run by a choice of ours that the paper leaves open and that may decide.
     default: str | None = None
+    # An identity of our own that makes it so, whatever is trained.
+    identity: str | None = None
     # The row that says the same of the same networks in another unit or place.
     repeats: str | None = None
 

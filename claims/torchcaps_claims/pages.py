@@ -20,7 +20,7 @@ from torchcaps_claims.scale import clipped
 from torchcaps_claims.starts import SCALES
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
-from torchcaps_claims.verdict import NumberVerdict, StatementVerdict, is_as_right
+from torchcaps_claims.verdict import NumberVerdict, ShownVerdict, StatementVerdict, is_as_right
 
 TITLES = {
     "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
@@ -104,7 +104,7 @@ def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
 
 def render(name: str, **context: Any) -> str:
     """Fill a template, which may ask for a part of a result in words."""
-    words = {each.__name__: each for each in (says, published, ours, protocol, runs, links)}
+    words = {each.__name__: each for each in (says, published, ours, protocol, runs, links, mind)}
     text = template(name, "torchcaps_claims").render(made=MADE, remarks=REMARKS, **words, **context)
     return f"{text.rstrip()}\n"
 
@@ -150,6 +150,16 @@ def ours(each: Result) -> str:
     return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
 
 
+def mind(each: Result) -> str:
+    """What its number does not say: what keeps it from being decided, and what was done otherwise
+    or chosen where the paper is silent."""
+    name, verdict = each.claim.id, each.verdict
+    because = None if isinstance(verdict, ShownVerdict | None) else verdict.open_because
+    said = (because, REMARKS.get(name), JUDGED_OTHERWISE.get(name), each.claim.default)
+    # A choice of ours may be what keeps it open.
+    return "; ".join(dict.fromkeys(filter(None, said)))
+
+
 def runs(each: Result) -> str:
     """The protocol in a word."""
     if not each.records or each.plan.word is not None:
@@ -173,7 +183,7 @@ def protocol(each: Result) -> str:
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
     if isinstance(verdict, NumberVerdict | StatementVerdict) and verdict.open_because:
-        conditions = f"not decided: {verdict.open_because} ({conditions})"
+        conditions = f"{verdict.reason()} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""

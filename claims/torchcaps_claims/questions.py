@@ -48,16 +48,16 @@ def question_pages(
     return texts
 
 
-def front_page(records: Mapping[str, Record], texts: Mapping[str, str]) -> str:
-    """The findings, and each question with the first paragraph of its answer, its picture, and how
-    strong the answer is."""
+def front_page(records: Mapping[str, Record], texts: Mapping[str, str], overview: str) -> str:
+    """Each question with the first paragraph of its answer, its picture and how strong it is; the
+    findings; and the head count."""
     numbers = Numbers(records)
     answers = [
         (name, question, numbers.said(question.answer[:1]), numbers.said([question.limits]))
         for name, question in QUESTIONS.items()
     ]
     pictures = [name for name in QUESTIONS if f"questions/{name}.svg" in texts]
-    return render("front.md", answers=answers, pictures=pictures)
+    return render("front.md", answers=answers, pictures=pictures, overview=overview)
 
 
 def _sections(

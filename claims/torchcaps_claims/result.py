@@ -4,6 +4,7 @@ import os
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -11,14 +12,23 @@ from torchcaps.models import MODELS
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.record import Record, Seed, read_records
 from torchcaps.study.same import trained_in, trains
-from torchcaps_claims.claim import Claim, claims
+from torchcaps_claims.claim import Claim, claims, find_claim
 from torchcaps_claims.comparable import other_network, why_incomparable, why_it_leans, width_of
 from torchcaps_claims.job import Job
 from torchcaps_claims.judges import JUDGES, judge_and_read
 from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
-from torchcaps_claims.starts import OPTION, SEEDS, STUDY, Start, as_default, bear_out, contradict
+from torchcaps_claims.starts import (
+    FIRST_WEIGHTS,
+    OPTION,
+    SEEDS,
+    STUDY,
+    Start,
+    as_default,
+    bear_out,
+    contradict,
+)
 from torchcaps_claims.statistics import RATES
 from torchcaps_claims.verdict import (
     NumberVerdict,
@@ -89,6 +99,23 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
 
     >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
     """
+    found = _of_records(claim, records)
+    verdict = found.verdict
+    if verdict is None or isinstance(verdict, ShownVerdict):
+        return found
+    if claim.identity is not None and verdict.word in ("reproduced", "holds"):
+        return replace(found, verdict=verdict.by_definition(claim.identity))
+    if claim.repeats is not None and isinstance(verdict, NumberVerdict):
+        first = result_of(find_claim(claim.repeats), records).verdict
+        # One fact has one verdict, whichever of its numbers is the coarser.
+        if isinstance(first, NumberVerdict) and first.word != verdict.word:
+            because = f"it says what {claim.repeats} says"
+            return replace(found, verdict=replace(verdict, word=first.word, open_because=because))
+    return found
+
+
+def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
+    """The same of the row by itself."""
     plan = plan_of(claim)
     models = {job.model for job in plan.jobs}
     trained = _trained_by(plan)
@@ -140,7 +167,8 @@ def _on_default(found: Result, records: Mapping[str, Record]) -> Result:
             f"it depends on how weights start, which the paper does not say: from N(0, 1) it comes "
             f"out as {verdict.word}, from N(0, {other.scale:g}²) as {other.word}"
         )
-    elif not bear_out(verdict.word, starts):
+    # Of a row with another default too the study says nothing.
+    elif because != FIRST_WEIGHTS or not bear_out(verdict.word, starts):
         verdict = verdict.on_default(because)
     return replace(found, verdict=verdict, starts=starts)
 
@@ -202,7 +230,7 @@ def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, 
     if entry is not None and entry.within_a_set:
         sets = {record.recipe["data"] for record in smaller.values()}
         of_sets = [
-            _by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data})[0]
+            max(_by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data}), key=len)
             for data in sorted(sets)
         ]
         yield dict(ChainMap(*of_sets))
@@ -215,11 +243,11 @@ def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, 
 
 
 def _by_width(records: Mapping[str, Record]) -> list[dict[str, Record]]:
-    """Those of most records first."""
-    found: dict[Any, dict[str, Record]] = {}
+    """The widest first: it is nearest to the paper's. None is as wide as that."""
+    found: dict[int | None, dict[str, Record]] = {}
     for name, record in records.items():
         found.setdefault(width_of(record), {})[name] = record
-    return sorted(found.values(), key=len, reverse=True)
+    return [found[width] for width in sorted(found, key=lambda x: -inf if x is None else -x)]
 
 
 def _has_width(record: Record) -> bool:

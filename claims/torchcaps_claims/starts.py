@@ -11,6 +11,8 @@ from torchcaps.study.record import Record
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
 STUDY, OPTION = "initial-scales", "weight_std"
+# The default of rows that it speaks of.
+FIRST_WEIGHTS = "weights start from N(0, 1); the paper does not say from what"
 SCALES = (0.1, 0.2, 0.3, 0.5)
 # A scale learns where so many test images are right, in percent and on average over its seeds.
 LEARNS = 95.0

@@ -31,15 +31,23 @@ from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps_claims.claim import Claim
 
 NumberWord = Literal[
-    "reproduced", "better", "worse", "undecided", "not run at size", "on our default"
+    "reproduced",
+    "better",
+    "worse",
+    "undecided",
+    "not run at size",
+    "on our default",
+    "by definition",
 ]
 StatementWord = Literal["holds", "fails", "undecided"]
+# What an identity makes so.
+Identity = Literal["by definition"]
 # Which way a statement leans that is not decided.
 Lean = Literal["leans yes", "leans no"]
 Side = Literal["greater", "less", "within"]
 NUMBERS: tuple[NumberWord, ...] = get_args(NumberWord)
 LEANS: dict[StatementWord, Lean] = {"holds": "leans yes", "fails": "leans no"}
-VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:], "by definition")
+VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:])
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -85,12 +93,20 @@ class NumberVerdict:
         return (
             f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
             f"{self._spread()}, tolerance {self.tolerance:.3g}"
-            f"{'' if self.open_because is None else f'; not decided: {self.open_because}'}"
+            f"{'' if self.open_because is None else f'; {self.reason()}'}"
         )
 
     def on_default(self, because: str) -> "NumberVerdict":
         """The same of a choice of ours: that another number came out is no fault of the paper."""
         return replace(self, word="on our default") if self.word in NUMBERS[1:3] else self
+
+    def by_definition(self, because: str) -> "NumberVerdict":
+        """The same numbers, which an identity of our own makes so."""
+        return replace(self, word="by definition", open_because=because)
+
+    def reason(self) -> str | None:
+        """What keeps it from being decided, or decides it."""
+        return _reason(self.word, self.open_because)
 
     def left_open(self, because: str) -> "NumberVerdict":
         """The same numbers, which decide nothing."""
@@ -125,7 +141,7 @@ class ShownVerdict:
 class StatementVerdict:
     """A statistic against the threshold of a statement."""
 
-    word: StatementWord | Lean
+    word: StatementWord | Lean | Identity
     ours: Interval
     side: Side
     threshold: float
@@ -140,12 +156,22 @@ class StatementVerdict:
         would = self.would if self.word == "undecided" else self.word
         if would not in LEANS:
             return self
-        because = self.open_because or because
-        return replace(self, word=LEANS[would], open_because=because, would=would)
+        reasons = dict.fromkeys(filter(None, (self.open_because, because)))
+        return replace(
+            self, word=LEANS[would], open_because="; ".join(reasons) or None, would=would
+        )
 
     def on_default(self, because: str) -> "StatementVerdict":
         """The same of a choice of ours: what that refutes may be the choice."""
         return self.leaning(because) if self.word == "fails" else self
+
+    def by_definition(self, because: str) -> "StatementVerdict":
+        """The same numbers, which an identity of our own makes so."""
+        return replace(self, word="by definition", open_because=because)
+
+    def reason(self) -> str | None:
+        """What keeps it from being decided, or decides it."""
+        return _reason(self.word, self.open_because)
 
     def left_open(self, because: str) -> "StatementVerdict":
         """The same numbers, which lean to neither side."""
@@ -166,8 +192,13 @@ class StatementVerdict:
         return (
             f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
             f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
-            f"{'' if self.open_because is None else f'; not decided: {self.open_because}'}"
+            f"{'' if self.open_because is None else f'; {self.reason()}'}"
         )
+
+
+def _reason(word: str, because: str | None) -> str | None:
+    is_open = word in ("undecided", *LEANS.values())
+    return because and (f"not decided: {because}" if is_open else because)
 
 
 def judge(

@@ -102,7 +102,11 @@ def test_rows_have_their_fields(path):
         assert row["origin"] in {"own", "cited"}, name
         wrong = [field for field, form in FIELDS.items() if not isinstance(row[field], form)]
         assert wrong == [], name
-        extra = row.keys() - FIELDS.keys() - {"configuration", "decimals", "default", "repeats"}
+        extra = (
+            row.keys()
+            - FIELDS.keys()
+            - {"configuration", "decimals", "default", "identity", "repeats"}
+        )
         assert extra == MORE.get(kind, set()), name
         assert row.get("configuration", "unspecified") == "unspecified", name
 

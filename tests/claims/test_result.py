@@ -270,7 +270,9 @@ def test_a_network_without_a_width_stands_beside_those_of_any_where_each_is_comp
         ("rem_deepcaps", "mnist"),
     )
     without = [each for model, data in others for each in both(model, data)]
-    assert result(name, *narrow, *without[:-2]).verdict.open_because == "nobody ran rem_deepcaps"
+    assert result(name, *narrow, *without[:-2]).verdict.open_because == (
+        "nobody ran rem_deepcaps; rem_dr is 16 wide and not 256"
+    )
     found = result(name, *narrow, *without)
     assert (found.status, found.verdict.open_because) == (
         "leans yes",

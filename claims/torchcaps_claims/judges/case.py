@@ -90,13 +90,11 @@ class Case(Evidence):
             word = "holds"
         return shown(word, max(cells, key=Cell.slack))
 
-    def unless_equal(self, part: Verdict) -> Verdict:
-        """Fails where every seed lies on the threshold exactly, of counts that could lie anywhere:
-        two one-sided tests of being equal, which hold for any margin."""
-        if part is None or part.word != "undecided" or part.ours.n < self.least:
-            return part
-        is_equal = part.ours.low == part.ours.high == part.threshold
-        return replace(part, word="fails") if is_equal else part
+    def if_any_died(self, part: Verdict) -> Verdict:
+        """The same; where no capsule died anywhere it says why nothing is decided."""
+        is_zero = part is not None and part.ours.low == part.ours.high == part.threshold
+        because = "no capsule died, so nothing that makes capsules die was at work"
+        return without_lean(part, because) if is_zero else part
 
     def varies(
         self,
@@ -125,7 +123,7 @@ def shown(word: StatementWord, cell: Cell, confidence: float = CONFIDENCE) -> St
     ours = cell.interval(confidence)
     if word != "undecided" or cell.open_because is None:
         return StatementVerdict(word, ours, cell.side, cell.threshold)
-    would = word_of(ours, cell.side, cell.threshold, LEAST_SEEDS)
+    would = word_of(ours, cell.side, cell.threshold, LEAST_SEEDS) if cell.leans else None
     return StatementVerdict(
         word, ours, cell.side, cell.threshold, open_because=cell.open_because, would=would
     )

@@ -61,8 +61,9 @@ class Cell:
     side: Side = "greater"
     threshold: float = 0.0
     against: Values | None = None
-    # What keeps it undecided, whatever its values.
+    # What keeps it undecided, whatever its values, and whether it leans to a side then.
     open_because: str | None = None
+    leans: bool = True
 
     @property
     def is_there(self) -> bool:

@@ -110,7 +110,7 @@ def test_every_depth_must_train_with_a_bias():
 def test_a_statement_rests_on_all_its_records():
     records = dict(zip("ab", both([50.0] * 5, [50.0] * 5), strict=True))
     found = result_of(find_claim(NEVER), records)
-    assert (found.status, found.records.keys()) == ("holds", {"a", "b"})
+    assert (found.status, found.records.keys()) == ("by definition", {"a", "b"})
     assert result_of(find_claim(NEVER), {"a": records["a"]}).status == "not run"
 
 
