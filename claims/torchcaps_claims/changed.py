@@ -25,7 +25,7 @@ def changed(found: Mapping[str, Result]) -> str:
 
 SILENT = {
     "not run at size": "measured on narrower networks than the paper's, which was known beforehand",
-    "on our default": "a choice of ours may decide it that the paper leaves open, such as first weights",
+    "on our default": "a choice that the paper leaves open, such as first weights, may decide it",
 }
 
 

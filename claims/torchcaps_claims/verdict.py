@@ -149,7 +149,7 @@ class StatementVerdict:
     pooled: tuple[int, ...] = ()
     # What keeps it from being decided, and what it would be without that.
     open_because: str | None = None
-    would: StatementWord | Lean | None = None
+    would: StatementWord | Lean | Identity | None = None
 
     def leaning(self, because: str | None = None) -> "StatementVerdict":
         """The same where something keeps it from being decided: which way it leans."""
