@@ -1,7 +1,6 @@
 """A form is as near to the plain op in double precision as the page of backends says, however many
 capsules there are; and that op is its loop."""
 
-
 import pytest
 import torch
 
