@@ -102,6 +102,13 @@ def _case(random: random.Random, algorithm: str) -> Case:
     n_in = random.choice([1, 2, 3, 6, 17, 40])
     if sharing == "type" and window is None:
         n_in += n_in % 2
+    batch, n_out = random.choice([(1,), (2,), (5,), (17,)]), random.choice([1, 2, 3, 10])
+    if window is None and random.random() < 0.05:
+        # Sums of thousands lose what those of ten do not; of the other capsules there are few.
+        many, batch = random.choice([100, 300, 1000, 3000]), (2,)
+        n_in, n_out = random.choice(
+            [(many, random.choice([1, 2, 3])), (random.choice([2, 6]), many)]
+        )
     return Case(
         algorithm,
         sharing,
@@ -109,9 +116,9 @@ def _case(random: random.Random, algorithm: str) -> Case:
         window,
         tuple(may),
         options,
-        batch=random.choice([(1,), (2,), (5,), (17,)]),
+        batch=batch,
         n_in=n_in,
-        n_out=random.choice([1, 2, 3, 10]),
+        n_out=n_out,
         d_in=d_in,
         d_out=d_in if pose == "matrix" else random.randint(1, 9),
     )

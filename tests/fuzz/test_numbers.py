@@ -106,6 +106,13 @@ def test_cases_in_every_precision_are_drawn():
     assert {each.dtype for each in drawn} == {"float64", "float32", "float16", "bfloat16"}
 
 
+def test_now_and_then_capsules_are_many():
+    draws = random.Random(0)
+    cases = [draw(draws).case for _ in range(400)]
+    assert max(case.n_out for case in cases) == max(case.n_in for case in cases) == 3000
+    assert max(case.n_in * case.n_out * case.batch[0] for case in cases) <= 36_000
+
+
 def test_half_precision_rounds_the_sum_of_its_gradients_once():
     drawn = KEPT["em in bfloat16"]
     leaves = made(drawn)
