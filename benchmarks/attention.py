@@ -28,9 +28,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from torchcaps._paths import write_whole
 from torchcaps.layers import AttentionCapsules, DenseCapsules
 from torchcaps.tasks.footprint import Footprint
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps.types import Capsules
 

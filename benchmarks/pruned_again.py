@@ -39,11 +39,11 @@ from pruned_trees import (
     shown,
 )
 
+from torchcaps._paths import write_whole
 from torchcaps.cli.arguments import seconds_of
 from torchcaps.errors import Interrupted
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 
 RECORDS = Path(__file__).parent / "records"

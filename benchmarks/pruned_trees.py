@@ -44,6 +44,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchcaps._paths import write_whole
 from torchcaps.cli.arguments import seconds_of
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.collect import record_of_runs
@@ -54,7 +55,6 @@ from torchcaps.study.record import Record, make_record, read_records, write_reco
 from torchcaps.study.same import trained_in
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps_claims.pruned import MATCHED
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from torchcaps.train.folder.digests import write_whole
+from torchcaps._paths import write_whole
 from torchcaps.train.folder.environment import environment
 
 __all__ = ["write_record"]

@@ -32,7 +32,7 @@ from harness import ENVIRONMENTS, Settings, measure, of_peak, table
 from parts import PARTS, is_in
 from subjects import ours
 
-from torchcaps.train.folder.digests import write_whole
+from torchcaps._paths import write_whole
 from torchcaps.train.folder.environment import environment
 
 STEP = (

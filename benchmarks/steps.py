@@ -10,8 +10,8 @@ of `torchcaps estimate`; tests/study/test_cost.py says when the file is out of d
 import argparse
 import json
 
+from torchcaps._paths import write_whole
 from torchcaps.study.cost import step_of
-from torchcaps.train.folder.digests import write_whole
 from torchcaps_claims import claims, plan_of
 from torchcaps_claims.cost import STEPS_FILE
 

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from process import memory_mb
 
+from torchcaps._paths import write_whole
 from torchcaps.data import Images, ImageSet, augmented
 from torchcaps.data.make.affnist_style import AffnistStyle
 from torchcaps.data.make.expanded import Expanded
@@ -32,7 +33,6 @@ from torchcaps.data.make.multi_mnist import MultiMnist
 from torchcaps.train import make_recipe
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.fit import initial_model
-from torchcaps.train.folder.digests import write_whole
 from torchcaps.train.folder.environment import environment
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
