@@ -88,8 +88,8 @@ def test_a_missing_extra_is_one_sentence(missing, tmp_path):
         assert (code, talk) == (0, "")
         assert "capsnet  1×28×28, 10 classes, 8,215,568 parameters" in listed
     sentence = re.compile(
-        rf"torchcaps: torchcaps\.\w+ needs {missing}, which comes with the "
-        r"extra \[(train|study)\]: pip install 'torchcaps\[\1\]'\.\n"
+        rf"torchcaps: this command needs {missing}[\w.]*, which comes with the "
+        r"extra \[study\]: pip install 'torchcaps\[study\]'\.\n"
     )
     for code, out, err in stopped:
         assert code == 2
@@ -116,6 +116,14 @@ def test_the_library_imports_neither_torchvision_nor_the_laboratory():
         if name.split(".")[0] in banned
     ]
     assert found == []
+
+
+def test_torchmetrics_waits_for_the_function_that_needs_it():
+    # It loads torchvision, scipy and others, wherever they are installed.
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            named = [getattr(node, "module", None), *(x.name for x in getattr(node, "names", ()))]
+            assert not any(str(name).startswith("torchmetrics") for name in named), path
 
 
 def test_no_postponed_annotations():

@@ -23,7 +23,7 @@ NURSERY = """
 import os, signal, sys
 from pathlib import Path
 import torch
-import torch._dynamo  # what a first epoch would import
+import torch._dynamo, torchmetrics  # what a first epoch would import
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.train import callbacks, fit, read_recipe
 from torchcaps.train.loop import Loop

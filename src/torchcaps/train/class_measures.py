@@ -6,7 +6,7 @@ either: one over fewer classes is another measure.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,25 +16,34 @@ from torch import Tensor
 
 from torchcaps.analysis.shares import wilson
 from torchcaps.data.batch import JudgedBy
-from torchcaps.train.drawn_anew import drawn_anew, middle_of, of_classes
+from torchcaps.train.drawn_anew import drawn_anew, middle_of
 from torchcaps.types import Output
 
 
 class Kind(NamedTuple):
-    """A measure of all classes: its name for people, and the measure of one class that it is the
-    mean of."""
+    """A measure of all classes: its name for people, the measure of one class that it is the mean
+    of, and what that says."""
 
     words: str
     of_class: str
+    meaning: str
 
 
 # By the name in JSON, and in a recipe's `select_by`.
 MEASURES: Mapping[str, Kind] = MappingProxyType(
     {
-        "balanced_accuracy": Kind("balanced accuracy", "sensitivity"),
-        "macro_f1": Kind("macro F1", "f1"),
-        "auroc": Kind("AUROC", "auroc"),
-        "average_precision": Kind("average precision", "average_precision"),
+        "balanced_accuracy": Kind(
+            "balanced accuracy", "sensitivity", "share of the images of a class that are found"
+        ),
+        "macro_f1": Kind("macro F1", "f1", "harmonic mean of sensitivity and precision"),
+        "auroc": Kind(
+            "AUROC", "auroc", "how often an image of a class scores higher in it than another image"
+        ),
+        "average_precision": Kind(
+            "average precision",
+            "average_precision",
+            "precision among the images that score as high as one of the class, their mean",
+        ),
     }
 )
 # What is told of each class.
@@ -92,9 +101,9 @@ class ClassMeasures:
     def lines(self) -> list[str]:
         """Those of all classes for people, in four lines, or in one where there are none."""
         names = [kind.words for kind in MEASURES.values()]
-        reasons = {each.why if each.value is None else None for each in self.macro.values()}
-        if len(reasons) == 1 and None not in reasons:
-            return [f"{', '.join(names[:-1])} and {names[-1]}  –: {reasons.pop()}"]
+        (why, *others) = {each.why if each.value is None else None for each in self.macro.values()}
+        if why is not None and not others:
+            return [f"{', '.join(names[:-1])} and {names[-1]}  –: {why}"]
         wide = max(map(len, names))
         return [
             f"{name:{wide}}  {each.text()}"
@@ -129,13 +138,13 @@ def class_measures(
         why = why if is_finite else "some scores are not finite"
         return ClassMeasures(dict.fromkeys(MEASURES, Measure(None, None, why)), {})
     ranks, said, labels = _ranks(out), out.scores.argmax(-1).cpu(), labels.cpu()
-    values = of_classes(ranks, said, labels)
+    values = _of_classes(ranks, said, labels)
     draws = drawn_anew(ranks, said, labels, groups)
     alone = groups is not None and len(set(groups)) == 1
     counted = {} if groups is not None else _by_counts(said, labels, len(class_names))
 
-    def drawn(value: float, anew: Tensor) -> Measure:
-        found = "all images are of one group" if alone else middle_of(anew, value)
+    def drawn(value: float, draws: Tensor) -> Measure:
+        found = "all images are of one group" if alone else middle_of(draws, value)
         return Measure(value, None, found) if isinstance(found, str) else Measure(value, found)
 
     def of_class(kind: str, k: int) -> Measure:
@@ -168,7 +177,7 @@ def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
     """The measures of all classes by name, without intervals; nothing where they are undefined."""
     if not bool(out.scores.isfinite().all()):
         return {}
-    values = of_classes(_ranks(out), out.scores.argmax(-1).cpu(), labels.cpu())
+    values = _of_classes(_ranks(out), out.scores.argmax(-1).cpu(), labels.cpu())
     found = {name: float(values[kind.of_class].mean()) for name, kind in MEASURES.items()}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
@@ -196,6 +205,45 @@ def _ranks(out: Output) -> Tensor:
     # Twice as precise: a softmax makes more ties where it rounds.
     exact = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities()
     return torch.stack([each.unique(return_inverse=True)[1] for each in exact.unbind(1)], dim=1)
+
+
+def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Every measure of every class, [k]; NaN where it is undefined."""
+    # Here, for it takes a second where nobody has trained.
+    from torchmetrics.functional.classification import (
+        binary_auroc,
+        binary_average_precision,
+        multiclass_f1_score,
+        multiclass_recall,
+        multiclass_specificity,
+    )
+
+    n, k = ranks.shape
+    count = labels.bincount(minlength=k)
+    there, others = count > 0, count < n
+
+    def counted(measure: Callable[..., Tensor], defined: Tensor) -> Tensor:
+        values = measure(said, labels, num_classes=k, average="none", validate_args=False)
+        return values.double().where(defined, torch.nan)
+
+    def ranked(measure: Callable[..., Tensor]) -> Tensor:
+        values = torch.full((k,), torch.nan, dtype=torch.float64)
+        for j in (there & others).nonzero()[:, 0].tolist():
+            # It takes what lies in [0, 1] for probabilities.
+            score = ranks[:, j].float() / n
+            value = measure(score, (labels == j).long(), validate_args=False)
+            values[j] = value.clamp(0, 1)
+        return values
+
+    found = {
+        "sensitivity": counted(multiclass_recall, there),
+        "specificity": counted(multiclass_specificity, others),
+        "f1": counted(multiclass_f1_score, there),
+        "auroc": ranked(binary_auroc),
+        "average_precision": ranked(binary_average_precision),
+    }
+    # They come in single precision, in which 0.4 is 0.40000000596.
+    return {name: values.round(decimals=7) for name, values in found.items()}
 
 
 def _by_counts(said: Tensor, labels: Tensor, k: int) -> dict[str, list[tuple[float, float]]]:

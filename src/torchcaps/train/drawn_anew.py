@@ -1,5 +1,4 @@
-"""Measures of classes, and how they vary when images are drawn anew, with replacement: the
-bootstrap."""
+"""How measures of classes vary when images are drawn anew, with replacement: the bootstrap."""
 
 from collections.abc import Sequence
 
@@ -43,20 +42,30 @@ def drawn_anew(
         _, of_image = np.unique(np.asarray(groups), return_inverse=True)
         unit = torch.from_numpy(of_image)
         stratum = torch.zeros(int(unit.max()) + 1, dtype=torch.int64)
-    counted = _Counted(ranks, said, labels)
+    is_class, is_said = (one_hot(each, k).float() for each in (labels, said))
+    curves = [_Curve(ranks[:, j], labels == j) for j in range(k)]
     generator = torch.Generator().manual_seed(0)
     draws = min(max(WORK // (n * k), FEWEST_DRAWS), MOST_DRAWS)
     parts = []
     for some in torch.arange(draws).split(max(AT_ONCE // n, 1)):
-        # How often each image was drawn.
-        parts.append(counted.measures(_times(len(some), stratum, generator)[:, unit]))
+        # How often each image was drawn; float32 counts to 16 million without an error.
+        times = _times(len(some), stratum, generator)[:, unit]  # [draws, n]
+        there, named, hits = ((times @ x).double() for x in (is_class, is_said, is_class * is_said))
+        drawn = times.sum(1, keepdim=True).double()
+        auroc, precision = (
+            torch.stack(each, dim=1)
+            for each in zip(*(curve.areas(times) for curve in curves), strict=True)
+        )
+        parts.append(
+            {
+                "sensitivity": hits / there,
+                "specificity": (drawn - there - named + hits) / (drawn - there),
+                "f1": torch.where(there > 0, 2 * hits / (there + named), torch.nan),
+                "auroc": auroc,
+                "average_precision": torch.where(there < drawn, precision, torch.nan),
+            }
+        )
     return {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
-
-
-def of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """The same measures of the images as they are, [k]; NaN where one is undefined."""
-    found = _Counted(ranks, said, labels).measures(torch.ones(1, len(labels)))
-    return {name: values[0].round(decimals=7) for name, values in found.items()}
 
 
 def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
@@ -77,35 +86,6 @@ def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
     at = torch.special.ndtr(moved + torch.special.ndtri(torch.tensor([0.025, 0.975]).double()))
     low, high = found.quantile(at).tolist()
     return min(low, value), max(high, value)
-
-
-class _Counted:
-    """The images as far as the measures of every class need them."""
-
-    def __init__(self, ranks: Tensor, said: Tensor, labels: Tensor):
-        k = ranks.shape[1]
-        self.is_class, self.is_said = (one_hot(each, k).float() for each in (labels, said))
-        self.curves = [_Curve(ranks[:, j], labels == j) for j in range(k)]
-
-    def measures(self, times: Tensor) -> dict[str, Tensor]:
-        """Each measure of each class, [draws, k], of images that count so many times, [draws, n];
-        float32 counts to 16 million without an error."""
-        there, named, hits = (
-            (times @ x).double()
-            for x in (self.is_class, self.is_said, self.is_class * self.is_said)
-        )
-        drawn = times.sum(1, keepdim=True).double()
-        auroc, precision = (
-            torch.stack(each, dim=1)
-            for each in zip(*(curve.areas(times) for curve in self.curves), strict=True)
-        )
-        return {
-            "sensitivity": hits / there,
-            "specificity": (drawn - there - named + hits) / (drawn - there),
-            "f1": torch.where(there > 0, 2 * hits / (there + named), torch.nan),
-            "auroc": auroc,
-            "average_precision": torch.where(there < drawn, precision, torch.nan),
-        }
 
 
 class _Curve:
