@@ -214,6 +214,7 @@ def _rank(rank: int, folder: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) -> None:
     """Each pruned by its own before it heard of the other's; what they sent was a pickle."""
     # Forked, since what a new process imports takes seconds.
