@@ -59,10 +59,10 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]]:
         )
     primary = network.primary
     if not isinstance(projection := getattr(primary, "projection", None), nn.Module):
-        raise TorchcapsError(f"a {type(primary).__name__} has no projection that makes its poses.")
+        raise TorchcapsError(f"{type(primary).__name__} has no projection that makes its poses.")
     if getattr(primary, "activation", None) is not None:
         raise TorchcapsError(
-            f"a {type(primary).__name__} makes activations of the same channels by a projection of "
+            f"{type(primary).__name__} makes activations of the same channels by a projection of "
             f"their own, so its channels and types cannot be told apart; take weights or capsules."
         )
     parts = [
