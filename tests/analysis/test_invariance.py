@@ -70,3 +70,14 @@ def test_loops_batches_and_order_agree():
     for row in rows:
         assert row.corr == pytest.approx(corr, abs=1e-9)
         assert row.pearson == pytest.approx(pearson, abs=1e-9)
+
+
+def test_rounding_is_told_by_the_size_of_each_image():
+    noise = torch.randn(9, 1, generator=torch.Generator().manual_seed(2)).double()
+    for size in (1e-3, 1e3):
+        rounded = measured(
+            LENGTHS[:, :1], lambda pixels, s=size: s * (1 + 1e-7 * noise[: len(pixels)])
+        )
+        varied = measured(LENGTHS[:, :1], lambda pixels, s=size: s * (1 + 1e-3 * pixels))
+        assert (rounded.constant, rounded.pearson) == (1, None)
+        assert (varied.constant, varied.pearson) == (0, pytest.approx(1))

@@ -283,3 +283,25 @@ def test_nothing_is_larger_than_it_must_be(way, case, keep, monkeypatch):
     else:
         assert watch.bytes == needed
     assert watch.bytes < votes
+
+
+@pytest.mark.parametrize("wanted", ["bias", "scale"])
+def test_what_is_no_vote_has_its_gradient_alone(wanted):
+    options = {"detach": "votes", "scale": "given"}
+    leaves = leaves_of(case := Case("distance", given=("bias",), options=options), torch.float64)
+    leaves[wanted].requires_grad_()
+    found = [
+        torch.autograd.grad(route(way, case, leaves).parents.pose.square().sum(), leaves[wanted])
+        for way in ("plain", "fused")
+    ]
+    assert found[0][0].any()
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+def test_a_start_in_another_precision_is_scaled_too():
+    case = Case("inverted", given=("start",), options={"scale": 0.25, "iterations": 1})
+    leaves = leaves_of(case, torch.float32)
+    leaves["start"] = leaves["start"].double()
+    plain, fused = (route(way, case, leaves).parents.pose for way in ("plain", "fused"))
+    assert fused.dtype == torch.float32
+    torch.testing.assert_close(fused, plain)

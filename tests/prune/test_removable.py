@@ -9,6 +9,7 @@ from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules, fea
 from torchcaps.models import CapsuleNetwork
 from torchcaps.models.smaller import Kept, smaller
 from torchcaps.prune import MaskAtTheEnd, RandomMasks, prunable, removable, silent, units
+from torchcaps.prune.removable import _ignores_zero_votes, _pays
 from torchcaps.types import Capsules
 
 IMAGE = (1, 20, 20)
@@ -373,3 +374,23 @@ def test_parents_stay_where_a_new_prior_would_need_more_numbers(prior, gone, pay
     assert (size(small) < size(model)) == pays
     images = torch.rand(4, *IMAGE)
     assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n_out", "has_prior", "pays"), [(3, False, False), (2, False, True), (3, True, True)]
+)
+def test_parents_are_taken_out_where_they_save_more_than_a_prior(n_out, has_prior, pays):
+    # One parent less: 2 matrices of its own and 2 above, against 2 · (n_out − 1) of a prior.
+    routing = DynamicRouting()
+    layer = DenseCapsules(n_in=2, n_out=n_out, d_in=1, d_out=1, routing=routing)
+    if has_prior:
+        routing.prior = nn.Parameter(torch.zeros(2, n_out))
+    assert _pays(layer, DenseCapsules(n_in=n_out, n_out=2, d_in=1, d_out=1), 1, 2) == pays
+
+
+def test_votes_with_a_bias_are_not_zero():
+    layer = DenseCapsules(n_in=2, n_out=3, d_in=1, d_out=1)
+    assert _ignores_zero_votes(layer)
+    layer.vote_bias = nn.Parameter(torch.ones(3, 1))
+    assert not _ignores_zero_votes(layer)
+    assert not _ignores_zero_votes(nn.Linear(2, 2))

@@ -48,6 +48,19 @@ def test_flops_are_counted(algorithm, options, forward, backward):
         assert counter.get_total_flops() == backward * unit
 
 
+@pytest.mark.parametrize(
+    ("given", "backward"),
+    # A bias is owed something by the iterations before: two to go back through, three to sum.
+    [((), 2 * D_IN + 1), (("bias",), 2 * (D_IN + 3) + 3 * D_IN + 9)],
+)
+def test_flops_of_gradients_that_stop_at_votes(given, backward):
+    case = Case("dynamic", given=given, options={"detach": "votes"}, **TINY)
+    pose = route("native", case, narrow(case), "none").parents.pose
+    with FlopCounterMode(display=False) as counter:
+        pose.sum().backward()
+    assert counter.get_total_flops() == backward * 2 * B * N_IN * N_OUT * D_OUT
+
+
 def costs_of(case, monkeypatch):
     """Of every call in a training step: its cost, and the bytes that the kernel asks for."""
     asked, found, told = [], [], f"torchcaps_{case.algorithm}_plan"
