@@ -88,8 +88,8 @@ def test_a_missing_extra_is_one_sentence(missing, tmp_path):
         assert (code, talk) == (0, "")
         assert "capsnet  1×28×28, 10 classes, 8,215,568 parameters" in listed
     sentence = re.compile(
-        rf"torchcaps: this command needs {missing}[\w.]*, which comes with the "
-        r"extra \[study\]: pip install 'torchcaps\[study\]'\.\n"
+        rf"torchcaps: torchcaps\.\w+ needs {missing}, which comes with the "
+        r"extra \[(train|study)\]: pip install 'torchcaps\[\1\]'\.\n"
     )
     for code, out, err in stopped:
         assert code == 2
