@@ -58,9 +58,8 @@ def test_list_speaks_json(call):
     assert list(rows) == sorted(SOURCES)
     assert rows["part-whole"] is None
     assert rows["svhn"]["size"] == 182_040_794 + 64_275_384
-    assert rows["svhn"]["files"][0]["mirrors"] == [
-        "http://ufldl.stanford.edu/housenumbers/train_32x32.mat"
-    ]
+    address = "://ufldl.stanford.edu/housenumbers/train_32x32.mat"
+    assert rows["svhn"]["files"][0]["mirrors"] == [f"https{address}", f"http{address}"]
 
 
 def test_get_prints_the_paths_alone(call, server, tmp_path):

@@ -110,9 +110,9 @@ def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
     with pytest.raises(TorchcapsError) as caught:
         fit(longer, out)
     assert str(caught.value) == (
-        f"{out} is finished and has no state.ckpt to go on from, as a run that was masked at its "
-        f"end has none, so with more epochs it would begin anew and lose its result; choose "
-        f"another folder, or remove result.json to do so."
+        f"{out} is finished, but has no state.ckpt, so more epochs would begin anew and lose its "
+        "result (a run masked at its end never has one); choose another folder, or remove "
+        "result.json to begin anew."
     )
     assert contents(out) == before
 
