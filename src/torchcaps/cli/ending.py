@@ -23,11 +23,15 @@ def show_found(found: Found, as_json: bool) -> None:
 
 
 def show_result(run: "Run") -> None:
-    """Print the result as JSON; on standard error of which epoch the weights are, where not of the
-    last, and whether the network is constant."""
+    """Print the result as JSON, but for the measures of each class, of which there may be hundreds;
+    on standard error of which epoch the weights are, where not of the last, and whether the network
+    is constant."""
     from torchcaps.analysis.shares import says_always
 
-    print(json.dumps({"run": str(run.folder), **run.result()}))
+    found = {"run": str(run.folder), **run.result()}
+    if "measures" in found:
+        found["measures"] = {k: v for k, v in found["measures"].items() if k != "classes"}
+    print(json.dumps(found))
     if run.kept is not None:
         print(printable(f"weights of {run.kept}"), file=sys.stderr)
     if run.constant is not None:

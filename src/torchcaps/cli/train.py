@@ -90,9 +90,9 @@ def train(
 ) -> None:
     """Train a network, or continue a run.
 
-    Prints the result as JSON. The same line continues a run that was stopped, and one with more
-    --epochs a run that is done. Under torchrun or srun, one process a device, all train one
-    network.
+    Prints the result as JSON; what it measures of each class is in OUT/result.json alone. The
+    same line continues a run that was stopped, and one with more --epochs a run that is done.
+    Under torchrun or srun, one process a device, all train one network.
 
     With --seeds, or with several values of an option (--option iterations=1,2,3), OUT is a folder
     of runs, and what is printed compares them as `torchcaps compare OUT` does.
