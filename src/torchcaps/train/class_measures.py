@@ -61,9 +61,10 @@ class Measure(NamedTuple):
 
     def numbers(self) -> dict[str, Any]:
         """As JSON has it; digits beyond the seventh are rounding."""
-        interval = self.interval and tuple(round(each, 7) for each in self.interval)
-        found = self._replace(interval=interval)._asdict()
-        return {name: x for name, x in found.items() if name != "why" or x is not None}
+        found = {name: x for name, x in self._asdict().items() if name != "why" or x is not None}
+        if self.interval is not None:
+            found["interval"] = tuple(round(each, 7) for each in self.interval)
+        return found
 
     def text(self) -> str:
         """The same for people."""
