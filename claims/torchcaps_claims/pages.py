@@ -35,7 +35,7 @@ REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
 LEANS = ("leans yes", "leans no")
-LEFT_OPEN = ("undecided", *LEANS, "on our default", "not run at size")
+LEFT_OPEN = ("undecided", *LEANS, "on our default")
 NEVER = ("cited", "not testable")
 WAITING = ("not run", "tested")
 # Where records lie as seen from a page, and pages as seen from the README.

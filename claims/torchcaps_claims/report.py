@@ -77,7 +77,7 @@ def group_of(each: Result) -> str:
         return "falls"
     if each.status in LEFT_OPEN:
         return "undecided"
-    return "never" if each.status in NEVER else "open"
+    return "never" if each.status in (*NEVER, "by definition") else "open"
 
 
 def places(printed: float, tolerance: float, found: Interval) -> dict[str, float]:

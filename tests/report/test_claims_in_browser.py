@@ -46,7 +46,9 @@ def page(request, browser, page_file):
 def head_of(row):
     """What a status of the ledger comes to."""
     groups = {**dict.fromkeys(STANDS, "stands"), **dict.fromkeys(FALLS, "falls")}
-    groups |= {**dict.fromkeys(NEVER, "never"), "undecided": "undecided", "not run": "open"}
+    groups |= dict.fromkeys((*NEVER, "by definition"), "never")
+    groups |= dict.fromkeys(("undecided", "leans yes", "leans no", "on our default"), "undecided")
+    groups |= dict.fromkeys(("not run", "not run at size"), "open")
     return groups[row["status"]]
 
 
