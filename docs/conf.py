@@ -83,6 +83,8 @@ CONTENTS = {
         "claims/pages/records/*",
         "claims/pages/verdicts",
         "claims/pages/what-was-run",
+        "claims/pages/changed",
+        "claims/pages/second-reading",
         "claims/README",
     ],
     "The house": ["docs/design", "CONTRIBUTING", "CHANGELOG"],
