@@ -100,6 +100,7 @@ class _Plain(NamedNetwork):
         return self._answer(prepared(image, self.image, self), target)
 
     def _answer(self, image: Tensor, target: Tensor | None) -> Output:
+        """Score images whose pixels are prepared; each network says how."""
         raise NotImplementedError
 
 
