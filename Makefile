@@ -71,6 +71,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ./claims -e ".[dev,browser,cluster,docs,export,slurm,tools]"
+	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools]" -e ./claims
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@
