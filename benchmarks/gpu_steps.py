@@ -29,6 +29,7 @@ from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.captured import WARM_UP, Captured
 from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.environment import environment
+from torchcaps.train.many import stream_of
 from torchcaps.train.update import Update
 
 Found = dict[str, Any]
@@ -215,8 +216,30 @@ def _rounds(tiny: bool) -> list[tuple[str, int]]:
     return [("eager", 2), ("fit", 2)] if tiny else SIDE_BY_SIDE
 
 
+def together(preset: str, device: torch.device, tiny: bool, way: str, count: int) -> Found:
+    """Images a second of one process that takes a step of each in turn, as `fit_many` does."""
+    batch_size = 4 if tiny else SHAPES[preset][1]
+    takes = [
+        (in_turn(Step(preset, device, batch_size, captured=way == "captured")), stream_of(device))
+        for _ in range(count)
+    ]
+
+    def one_of_each() -> None:
+        for take, stream in takes:
+            with stream():
+                take()
+
+    times = rate(one_of_each, device, 0.1 if tiny else 2.0)
+    row = {"way": f"{way}, one process", "at_once": count}
+    return {**row, "images_a_second": round(times * count * batch_size, 1)}
+
+
 def many(preset: str, device: torch.device, tiny: bool) -> Found:
-    """Images a second of all processes that share the device."""
+    """Images a second of all networks that share the device, by one process and by many."""
+    rows = [
+        together(preset, device, tiny, way, count)
+        for way, count in ([("eager", 2)] if tiny else [("captured", 16), ("eager", 16)])
+    ]
     context = multiprocessing.get_context("spawn")
     rounds, told = _rounds(tiny), context.Queue()
     most = max(count for _, count in rounds)
@@ -224,7 +247,7 @@ def many(preset: str, device: torch.device, tiny: bool) -> Found:
     arguments = (preset, str(device), tiny, gate, told)
     for number in range(most):
         context.Process(target=_beside, args=(number, *arguments), daemon=True).start()
-    began, rows = time.perf_counter(), []
+    began = time.perf_counter()
     for way, count in rounds:
         if time.perf_counter() - began > MOST_OF_ROUNDS:
             gate.abort()

@@ -214,6 +214,21 @@ def test_one_number_is_one_seed_and_said_to_be(
     assert ("one seed" in done.err) == bool(note)
 
 
+def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> None:
+    line = ["train", *TRAIN[:-2], "--seeds", "0,3"]
+    for out, more in (("alone", ()), ("once", ["--together"])):
+        assert call(*line, *more, "--out", tmp_path / out).code == 0
+    (alone, once) = (
+        [run.read_bytes() for run in sorted((tmp_path / out).glob("*/model.safetensors"))]
+        for out in ("alone", "once")
+    )
+    assert len(set(alone)) == 2
+    assert alone == once
+    done = call("train", *TRAIN, "--together", "--out", tmp_path / "one")
+    assert (done.code, (tmp_path / "one").exists()) == (2, False)
+    assert "--together trains several runs at once; give it --seeds 0-4." in done.err
+
+
 def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, call: Call) -> None:
     done = call("train", *TRAIN, "--learner", 1, "--out", tmp_path / "run")
     assert done.code == 2

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from torchcaps.data import PartWholeSpec, part_whole
-from torchcaps.train import fit, make_recipe
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.train import fit, fit_many, make_recipe
 from torchcaps.train.captured import WARM_UP
 
 pytestmark = pytest.mark.gpu
@@ -27,7 +27,8 @@ def test_twenty_captured_steps_are_twenty_eager_ones(preset, device):
     for k in range(PARITY):
         assert captured.loss(k) == pytest.approx(eager.loss(k), rel=APART), k
     if device.type == "cuda":
-        assert captured.train.replays == PARITY - WARM_UP
+        (size,) = captured.train.graphs
+        assert captured.train.seen[size] == PARITY > WARM_UP
     states = [model.state_dict() for model in (eager.model, captured.model)]
     for name, before in begin.items():
         mine, theirs = (state[name].double() for state in states)
@@ -52,3 +53,24 @@ def test_a_run_that_goes_on_is_an_unbroken_one(preset, captures, device, tmp_pat
     losses = [[float(row["loss"]) for row in run.metrics()] for run in (whole, broken)]
     assert len(losses[0]) == 3
     assert losses[1] == pytest.approx(losses[0], rel=APART)
+
+
+@pytest.mark.parametrize("captures", ["0", "1"])
+def test_runs_at_once_are_what_each_is_alone(captures, device, tmp_path, monkeypatch):
+    if device.type != "cuda" and torch.cuda.is_available():
+        pytest.skip("fit trains on the GPU that is there")
+    monkeypatch.setenv("TORCHCAPS_CAPTURE", captures)
+    monkeypatch.setitem(
+        SOURCES,
+        "part-whole",
+        lambda split, root: part_whole(split, 96, spec=PartWholeSpec(size=28)),
+    )
+    recipes = [
+        make_recipe(model=preset, data="part-whole", epochs=2, batch_size=16, seed=seed)
+        for preset, seed in (("mitterreiter_5x16", 0), ("mitterreiter_5x16", 1), ("capsnet", 0))
+    ]
+    at_once = fit_many(recipes, [tmp_path / str(k) for k in range(3)])
+    for k, recipe in enumerate(recipes):
+        alone = fit(recipe, tmp_path / f"alone{k}")
+        losses = [[float(row["loss"]) for row in run.metrics()] for run in (at_once[k], alone)]
+        assert losses[0] == pytest.approx(losses[1], rel=APART)

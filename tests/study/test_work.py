@@ -238,6 +238,42 @@ def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):
     )
 
 
+def test_cells_at_once_are_each_trained_measured_and_told_apart(study, ledger, monkeypatch):
+    """Of five, the second is another worker's, and the fourth diverges."""
+    at_once, real = [], module.outcomes
+
+    def outcomes(calls):
+        at_once.append([call["recipe"].seed for call in calls])
+        ended = real(calls)
+        return [
+            Diverged("nan") if call["recipe"].seed == 3 else run
+            for call, run in zip(calls, ended, strict=True)
+        ]
+
+    monkeypatch.setattr(module, "outcomes", outcomes)
+    cells = study(seeds=(0, 1, 2, 3, 4)).cells()
+    with ledger.claimed(cells[1]):
+        work(cells, ledger, root=None, together=2)
+    assert at_once == [[0, 2], [3, 4]]
+    assert [ledger.state(cell) for cell in cells] == [
+        *("done", "waiting", "done", "failed", "done")
+    ]
+    assert ledger.failure(cells[3]) == "nan"
+    values = ledger.values(cells[2])
+    alone = Ledger(ledger.folder / "alone")
+    work(cells[2:3], alone, root=None)
+    assert alone.values(cells[2]) == values
+
+
+def test_cells_at_once_stop_together(study, ledger):
+    cells = study(seeds=(0, 1)).cells()
+    with pytest.raises(Interrupted, match="the time budget is used up"):
+        work(cells, ledger, root=None, until=time.time() + 1e-3, together=2)
+    assert not any(ledger.failure(cell) for cell in cells)
+    work(cells, ledger, root=None, together=2)
+    assert [ledger.state(cell) for cell in cells] == ["done", "done"]
+
+
 def test_cells_of_others_are_left_alone(study, ledger, pretended):
     cells = study(seeds=(0, 1)).cells()
     with ledger.claimed(cells[0]):

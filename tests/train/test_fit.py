@@ -1297,7 +1297,7 @@ def test_a_best_network_that_is_gone_is_told_before_more_is_trained(tmp_path, mo
     fit(recipe(keep="best", epochs=1), tmp_path / "run")
     run = Run(tmp_path / "run")
     run.best_file.unlink()
-    monkeypatch.setattr(FIT, "_train", lambda *_, **__: pytest.fail("it was trained"))
+    monkeypatch.setattr(FIT.Going, "steps", lambda *_, **__: pytest.fail("it was trained"))
     assert text_of(lambda: fit(best, run.folder)) == (
         f"{run.best_file} is missing, which holds the best network so far; put it back, or remove "
         f"state.ckpt as well, and the run begins anew."

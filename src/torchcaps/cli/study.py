@@ -82,7 +82,11 @@ def run(
     root: Annotated[Path, typer.Option(help="Folder of data sets that are files.")] = Path("data"),
     out: Cells = Path("runs"),
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
-    jobs: Annotated[int, typer.Option(help="Networks that are trained at once.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes that train at once.")] = 1,
+    together: Annotated[
+        int,
+        typer.Option(help="Networks that each process trains at once: for small ones on a GPU."),
+    ] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
     on: Annotated[
         str,
@@ -111,7 +115,7 @@ def run(
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only, evidence)
     imports = tuple(own_code or ())
-    settings = Settings(out, evidence, root, jobs, device, until, on, imports)
+    settings = Settings(out, evidence, root, jobs, device, until, on, imports, together)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
     if what.endswith(".toml"):

@@ -74,6 +74,10 @@ def train(
         str | None,
         typer.Option(help="0-4 or 0,2,5: a run for each, in folders of OUT, and their mean."),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="Train the seeds at once: for small networks on a GPU."),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
@@ -118,7 +122,10 @@ def train(
         given |= _network_of(init_from)
     one = recipe_from(recipe, given, image_size, field, option)
     budget = None if time_budget is None else seconds_of(time_budget)
-    if seeds is not None or _has_several_values(one):
+    several = seeds is not None or _has_several_values(one)
+    if together and not several:
+        raise TorchcapsError("--together trains several runs at once; give it --seeds 0-4.")
+    if several:
         if trunk is not None:
             raise TorchcapsError(
                 "--trunk is for one run; train seed after seed with --seed, then compare the runs."
@@ -135,7 +142,7 @@ def train(
             raise TorchcapsError(
                 f"--seeds {seeds} names every seed, so {named} would do nothing; leave one out."
             )
-        _train_many(one, out, seeds, root, budget)
+        _train_many(one, out, seeds, root, budget, together=together)
         return
     run = fit(
         one,
@@ -200,7 +207,13 @@ def _sets_seed(field: FieldList) -> bool:
 
 
 def _train_many(
-    recipe: "Recipe", out: Path, seeds: str | None, root: Path | None, budget: float | None
+    recipe: "Recipe",
+    out: Path,
+    seeds: str | None,
+    root: Path | None,
+    budget: float | None,
+    *,
+    together: bool,
 ) -> None:
     from torchcaps.study.many import seeds_in, train_many
     from torchcaps.train.ranks import is_first
@@ -212,7 +225,7 @@ def _train_many(
             f"--seeds {seeds} is one seed, {chosen[0]}; {count} seeds are --seeds 0-{count - 1}",
             file=sys.stderr,
         )
-    found = train_many(recipe, out, seeds=chosen, root=root, time_budget=budget)
+    found = train_many(recipe, out, seeds=chosen, root=root, time_budget=budget, together=together)
     if is_first():
         print(json.dumps({"runs": str(out), **found.numbers()}))
         for line in found.constants():

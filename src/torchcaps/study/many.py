@@ -14,7 +14,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.registry import check_made, check_options
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.system import LAST_SEED, MOST_SEEDS, Study, System
-from torchcaps.study.work import finish
+from torchcaps.study.work import finish, finish_together
 from torchcaps.train import Recipe, Run
 from torchcaps.train.images import images_of
 
@@ -72,6 +72,7 @@ def train_many(
     seeds: Sequence[int] = (),
     root: str | os.PathLike[str] | None = None,
     time_budget: float | None = None,
+    together: bool = False,
 ) -> "Comparison":
     """Train a recipe for every seed and every value of its options, and compare the runs.
 
@@ -83,6 +84,7 @@ def train_many(
         seeds: that of the recipe alone if none are given.
         root: the folder of a data set that is files.
         time_budget: seconds, after which the state is saved and `Interrupted` raised.
+        together: train all of them at once, as `train.fit_many` does.
     """
     # Its intervals need scipy: without it this fails before anything is trained.
     from torchcaps.study.comparison import compare
@@ -103,8 +105,12 @@ def train_many(
     until = None if time_budget is None else time.time() + time_budget
     ledger = Ledger(Path(out))
     cells = Study("many", tuple(systems)).cells()
-    for cell in cells:
-        finish(cell, ledger, root=root, until=until)
+    if together:
+        for error in finish_together(cells, ledger, root=root, until=until).values():
+            raise error
+    else:
+        for cell in cells:
+            finish(cell, ledger, root=root, until=until)
     return compare([ledger.run(cell).folder for cell in cells])
 
 

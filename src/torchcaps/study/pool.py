@@ -125,7 +125,9 @@ class _Pool:
         takeable = [cell for cell in self._cells() if states[cell.name] in OPEN]
         if takeable:
             running = sum(state == "running" for state in states.values())
-            workers = min(self.settings.jobs, running + len(takeable))
+            # One worker takes several cells.
+            cells = running + len(takeable)
+            workers = min(self.settings.jobs, -(-cells // self.settings.together))
             self._hire(min(workers, self.most) - len(self.workers))
         return bool(self.workers) or any(states[name] == "running" for name in self.left)
 

@@ -22,7 +22,7 @@ class Settings:
     "auto", "cpu" or "cuda", and `until` the time (`time.time()`) at which all states are saved.
     `on` is "here" for processes of this machine, "ray" or "ray:HOST:PORT" for a Ray cluster,
     "slurm" or "slurm:NAME=VALUE,…" for Slurm jobs. `imports` are files of one's own that every
-    worker imports.
+    worker imports, and `together` how many cells each worker trains at once.
     """
 
     folder: Path
@@ -33,6 +33,7 @@ class Settings:
     until: float | None = None
     on: str = "here"
     imports: tuple[Path, ...] = ()
+    together: int = 1
 
     @property
     def place(self) -> str:
@@ -59,6 +60,7 @@ def _absolute(path: Path) -> Path:
 def check(settings: Settings) -> None:
     """Refuse settings that cannot work, before anything is started."""
     check_count("--jobs", settings.jobs, of="processes")
+    check_count("--together", settings.together, of="networks")
     if settings.device not in ("auto", "cpu", "cuda"):
         raise TorchcapsError(
             f"--device must be auto, cpu or cuda, but is {settings.device!r}; of several GPUs the "

@@ -1,18 +1,19 @@
 """One worker: it takes the next cell that nobody has, trains it, measures it, and goes on."""
 
 import os
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from typing import Any
 
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.measure import images_of_others, look_at, root_of, trunk_file
 from torchcaps.study.system import Cell
-from torchcaps.train import fit
+from torchcaps.train import Run, fit
+from torchcaps.train.many import outcomes
 
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
@@ -26,20 +27,54 @@ def finish(
     until: float | None = None,
 ) -> None:
     """Train a cell, or go on with it, and take every look that is missing."""
-    left = _left(until)
+    run = fit(**_call(cell, ledger, root=root, until=until))
+    _look(cell, ledger, run, root=root, until=until)
+
+
+def finish_together(
+    cells: Sequence[Cell],
+    ledger: Ledger,
+    *,
+    root: str | os.PathLike[str] | None,
+    until: float | None = None,
+) -> dict[str, Exception]:
+    """Train several cells at once, and look at each; with the errors of those that failed."""
+    failed: dict[str, Exception] = {}
+    ended = outcomes([_call(cell, ledger, root=root, until=until) for cell in cells])
+    for cell, outcome in zip(cells, ended, strict=True):
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            _look(cell, ledger, outcome, root=root, until=until)
+        except Exception as error:
+            failed[cell.name] = error
+    return failed
+
+
+def _call(
+    cell: Cell, ledger: Ledger, *, root: str | os.PathLike[str] | None, until: float | None
+) -> dict[str, Any]:
+    """What `fit` is called with."""
     recipe = cell.recipe
-    before = signal.getsignal(signal.SIGTERM)
-    run = fit(
-        recipe,
-        ledger.run(cell).folder,
-        root=root_of(recipe.data, root) or root_of(recipe.test_data or recipe.data, root),
-        label=cell.name,
-        time_budget=left,
-        trunk=trunk_file(recipe, root),
-    )
-    # Training answers it by saving its state; a look is begun anew instead.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
+    return {
+        "recipe": recipe,
+        "out": ledger.run(cell).folder,
+        "root": root_of(recipe.data, root) or root_of(recipe.test_data or recipe.data, root),
+        "label": cell.name,
+        "time_budget": _left(until),
+        "trunk": trunk_file(recipe, root),
+    }
+
+
+def _look(
+    cell: Cell,
+    ledger: Ledger,
+    run: Run,
+    *,
+    root: str | os.PathLike[str] | None,
+    until: float | None,
+) -> None:
+    """Take every look that is missing."""
     for look in ledger.missing(cell):
         values = look_at(run, look, root=root, time_budget=_left(until))
         ledger.write(cell, look, values, images=images_of_others(run, look, root=root))
@@ -60,6 +95,7 @@ def work(
     root: str | os.PathLike[str] | None,
     until: float | None = None,
     parent: int | None = None,
+    together: int = 1,
 ) -> None:
     """Work through cells until none is left that this process can take.
 
@@ -69,22 +105,34 @@ def work(
         root: the folder of data sets that are files.
         until: the time (`time.time()`) at which the state is saved and `Interrupted` raised.
         parent: the process that started this one; with it gone, no further cell is begun.
+        together: how many are trained at once.
     """
-    took_one = True
-    while took_one:
-        took_one = False
-        for cell in cells:
-            if parent is not None and os.getppid() != parent:
+    while parent is None or os.getppid() == parent:
+        with ExitStack() as held:
+            taken = list(islice(_taken(cells, ledger, held), together))
+            if not taken:
                 return
-            if ledger.state(cell) not in OPEN:
+            if len(taken) == 1:
+                with _reasons(taken[0], ledger):
+                    finish(taken[0], ledger, root=root, until=until)
                 continue
-            with ledger.claimed(cell) as is_ours:
-                # Another process may have done it in the meantime.
-                if not is_ours or not ledger.missing(cell) or ledger.failure(cell):
-                    continue
-                took_one = True
+            failed = finish_together(taken, ledger, root=root, until=until)
+            for cell in sorted(
+                taken, key=lambda cell: isinstance(failed.get(cell.name), Interrupted)
+            ):
                 with _reasons(cell, ledger):
-                    finish(cell, ledger, root=root, until=until)
+                    if cell.name in failed:
+                        raise failed[cell.name]
+
+
+def _taken(cells: Sequence[Cell], ledger: Ledger, held: ExitStack) -> Iterator[Cell]:
+    """Claim the next cell that nobody has, while `held` is open, and the next."""
+    for cell in cells:
+        if ledger.state(cell) not in OPEN or not held.enter_context(ledger.claimed(cell)):
+            continue
+        # Another process may have done it in the meantime.
+        if ledger.missing(cell) and not ledger.failure(cell):
+            yield cell
 
 
 @contextmanager

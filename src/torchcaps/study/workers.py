@@ -66,7 +66,14 @@ def serve(
         for file in settings.imports:
             import_file(file)
         try:
-            work(cells, ledger, root=settings.root, until=settings.until, parent=parent)
+            work(
+                cells,
+                ledger,
+                root=settings.root,
+                until=settings.until,
+                parent=parent,
+                together=settings.together,
+            )
         except Interrupted as stop:
             print(stop, file=talk)
             return False

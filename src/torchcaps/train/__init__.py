@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchcaps.train.images import images_of
     from torchcaps.train.judging import accuracy
     from torchcaps.train.loss import loss_of
+    from torchcaps.train.many import fit_many
     from torchcaps.train.module import Training
     from torchcaps.train.protocols import PROTOCOLS, Protocol
     from torchcaps.train.recipe import Recipe, make_recipe
@@ -24,6 +25,7 @@ __all__ = [
     "Training",
     "accuracy",
     "fit",
+    "fit_many",
     "images_of",
     "loss_of",
     "make_recipe",

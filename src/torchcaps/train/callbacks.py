@@ -1,8 +1,6 @@
 """What happens beside the steps: saving the state, writing metrics, telling how far it is."""
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from torchcaps._ctrl_c import interrupt
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
@@ -25,6 +22,7 @@ from torchcaps.train.loggers import Logger
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import SelectBy
+from torchcaps.train.told import Told
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
@@ -34,20 +32,15 @@ SELDOM_SECONDS = 30.0
 SAVE_SECONDS = 600.0
 # How a state calls what steps measured.
 PREFIX = "training_step."
-# Whose answer to Ctrl-C training takes over, and what then answers a second one.
-SECOND: dict[Any, Any] = {
-    signal.default_int_handler: signal.default_int_handler,
-    interrupt: signal.SIG_DFL,
-}
 
 
 class SaveState(Watcher):
     """After every epoch: a row of metrics, then the state, each file replaced whole. The state also
     every ten minutes within an epoch, with what was measured so far.
 
-    Asked to stop, by SIGTERM, by Ctrl-C, or because `until` has come (a moment of
-    `time.monotonic`), it lets the step end, saves the state and raises `Interrupted`. Validation is
-    not cut off: it ends, and the epoch with it. A second Ctrl-C does not wait.
+    Told to stop, or because `until` has come (a moment of `time.monotonic`), it lets the step end,
+    saves the state and raises `Interrupted`. Validation is not cut off: it ends, and the epoch with
+    it. A second Ctrl-C does not wait.
 
     On a GPU the state is written after an epoch only where the last one is half a minute old, and
     beside the training that goes on. A run that is killed trains the epochs that its state does not
@@ -61,16 +54,15 @@ class SaveState(Watcher):
         until: float | None = None,
         loggers: Sequence[Logger] = (),
         sampled: Sampled | None = None,
+        told: Told | None = None,
     ):
         self.run, self.until, self.loggers, self.sampled = run, until, loggers, sampled
+        self.told = Told() if told is None else told
         self.started = 0.0
-        self.terminated = False
         self.due = self.saved = 0.0
         # A state that is being written, and who writes it.
         self.writing: Future[Path] | None = None
         self.writer = ThreadPoolExecutor(1)
-        # Who answered signals before.
-        self.before: dict[signal.Signals, Any] = {}
         # What an earlier stretch saw of this epoch.
         self.seconds = 0.0
         self.sums: dict[str, tuple[Any, Any]] = {}
@@ -85,13 +77,6 @@ class SaveState(Watcher):
         self.started = time.perf_counter()
         for logger in self.loggers:
             logger.log_hyperparams(loop.recipe.model_dump())
-        if threading.current_thread() is threading.main_thread():
-            # Of a handler that is not Python's, nothing is known.
-            before = signal.signal(signal.SIGTERM, self._on_sigterm)
-            self.before[signal.SIGTERM] = signal.SIG_DFL if before is None else before
-            # Where a program of one's own answers Ctrl-C, it goes on doing so.
-            if signal.getsignal(signal.SIGINT) in SECOND:
-                self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
         self.due = time.monotonic() + SAVE_SECONDS
         if loop.ranks.rank == 0:
             sums = {
@@ -150,9 +135,6 @@ class SaveState(Watcher):
             raise self._interrupted(why)
 
     def teardown(self, loop: Loop, *, failed: bool) -> None:
-        for which, before in self.before.items():
-            signal.signal(which, before)
-        self.before = {}
         self._put()
         self.writer.shutdown()
         for logger in self.loggers:
@@ -163,22 +145,12 @@ class SaveState(Watcher):
         whether a state is due."""
         now = time.monotonic()
         is_late = self.until is not None and now >= self.until
-        told, late, is_due = loop.ranks.any(self.terminated, is_late, now >= self.due)
+        told, late, is_due = loop.ranks.any(self.told.to_stop, is_late, now >= self.due)
         why = "the time budget is used up" if late else ""
         return "training was told to stop" if told else why, is_due
 
     def _interrupted(self, why: str) -> Interrupted:
         return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
-
-    def _on_sigterm(self, *_: Any) -> None:
-        self.terminated = True
-
-    def _on_sigint(self, *_: Any) -> None:
-        # None where it came twice within a moment.
-        signal.signal(
-            signal.SIGINT, SECOND.get(self.before.pop(signal.SIGINT, None), signal.SIG_DFL)
-        )
-        self.terminated = True
 
     def _save_within(self, loop: Loop) -> None:
         """The state in the middle of an epoch, which may go on after it."""
@@ -228,9 +200,14 @@ def _write(state: dict[str, Any], path: Path, is_there: torch.cuda.Event) -> Pat
 
 
 class ShowProgress(Watcher):
-    """A bar with images a second and time left, and one line an epoch, all on standard error."""
+    """A bar with images a second and time left, and one line an epoch, all on standard error.
 
-    def __init__(self, label: str, batches: Batches, select_by: SelectBy = "loss"):
+    A run beside others has no bar, since a terminal shows one at a time.
+    """
+
+    def __init__(
+        self, label: str, batches: Batches, select_by: SelectBy = "loss", *, beside: bool = False
+    ):
         self.label, self.batches, self.select_by = label, batches, select_by
         # Plain lines, whatever a label holds.
         self.console = Console(
@@ -249,7 +226,7 @@ class ShowProgress(Watcher):
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=beside or not self.console.is_terminal,
         )
         # When this stretch of the epoch began, and how many of its images were seen before.
         self.started, self.before = 0.0, 0

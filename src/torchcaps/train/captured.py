@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch import nn
 
 from torchcaps.data import Batch
 from torchcaps.train.ranks import Ranks
@@ -17,7 +18,9 @@ from torchcaps.train.update import Update
 WARM_UP = 3
 
 
-def why_not(recipe: Recipe, device: torch.device, ranks: Ranks) -> str:
+def why_not(
+    recipe: Recipe, device: torch.device, ranks: Ranks, *, shares_random: bool = False
+) -> str:
     """Empty, or why no graph is made of a step: the end of a sentence."""
     if device.type != "cuda":
         return "graphs are for a GPU"
@@ -29,9 +32,19 @@ def why_not(recipe: Recipe, device: torch.device, ranks: Ranks) -> str:
         return "whether an update in float16 counts is decided step by step"
     if recipe.prune == "lobster":
         return "LOBSTER shrinks weights by another number in each epoch"
+    if shares_random:
+        return "graphs of several runs would draw dropout from one generator"
     if os.environ.get("TORCHCAPS_CAPTURE") != "1":
         return "TORCHCAPS_CAPTURE=1 is not in the environment"
     return ""
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether a network, or a routing of it, drops something at random."""
+    return any(
+        isinstance(part, nn.modules.dropout._DropoutNd) or bool(getattr(part, "dropout", 0))
+        for part in model.modules()
+    )
 
 
 class Captured:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -45,6 +44,7 @@ from torchcaps.train.start import (
     take_weights,
 )
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
+from torchcaps.train.told import Told
 
 
 def fit(
@@ -90,6 +90,54 @@ def fit(
 
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
+    with ExitStack() as held:
+        going = begin(
+            recipe,
+            out,
+            held,
+            Told(),
+            root=root,
+            own=own,
+            begin_with=begin_with,
+            label=label,
+            workers=workers,
+            time_budget=time_budget,
+            loggers=loggers,
+            model=model,
+            trunk=trunk,
+        )
+        if isinstance(going, Run):
+            return going
+        with going.told, apart(going.ranks):
+            for _ in going.steps():
+                pass
+        return going.end()
+
+
+def begin(
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    held: ExitStack,
+    told: Told,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    own: tuple[Images, Images] | None = None,
+    begin_with: str | os.PathLike[str] | None = None,
+    label: str | None = None,
+    workers: int = 0,
+    time_budget: float | None = None,
+    loggers: Sequence[Logger] = (),
+    model: nn.Module | None = None,
+    trunk: str | os.PathLike[str] | None = None,
+    beside: bool = False,
+) -> "Going | Run":
+    """Claim the folder while `held` is open, with all that training needs; a finished run is
+    returned as it is.
+
+    Arguments are those of `fit`, and:
+        told: is asked after each step whether to stop.
+        beside: whether other runs train in this process at the same time.
+    """
     check_call(recipe, own, workers, time_budget)
     until = None if time_budget is None else time.monotonic() + time_budget
     check_own(recipe, model)
@@ -107,129 +155,132 @@ def fit(
         return run
     keeps_memory = keep_memory()
     prepared = prepare(run, source, ranks, model=model, trunk=trunk, keeps_memory=keeps_memory)
-    with ExitStack() as held:
-        state = ranks.first_does(lambda: _claim_folder(run, recipe, prepared, held))
-        trained = _train(
-            run,
-            source,
-            ranks,
-            prepared,
-            state=state,
-            label=label,
-            workers=workers,
-            until=until,
-            loggers=loggers,
+    state = ranks.first_does(lambda: _claim_folder(run, recipe, prepared, held))
+    going = Going(run, source, ranks, prepared, state, told, beside=beside)
+    going.watch(label or recipe.model, workers, until, loggers)
+    return going
+
+
+@contextmanager
+def apart(ranks: Ranks) -> Iterator[None]:
+    """Leave the random numbers of a program, and how it takes denormals, as they were."""
+    with torch.random.fork_rng(ranks.generators), denormals_as_zero():
+        yield
+
+
+class Going:
+    """A run that is trained: a step whenever the next is asked for, and at the end its result."""
+
+    def __init__(
+        self,
+        run: Run,
+        source: Source,
+        ranks: Ranks,
+        prepared: Prepared,
+        state: Path | None,
+        told: Told,
+        *,
+        beside: bool,
+    ):
+        self.run, self.source, self.ranks, self.prepared = run, source, ranks, prepared
+        self.state, self.told, self.beside = state, told, beside
+        self.seconds = 0.0
+        # Where the recipe stops at an accuracy, and where it keeps the best epoch.
+        self.stop = _stop_at(source, ranks, prepared)
+        recipe = source.recipe
+        self.best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
+
+    def watch(
+        self, label: str, workers: int, until: float | None, loggers: Sequence[Logger]
+    ) -> None:
+        """Lay out the batches, and say who watches the steps."""
+        recipe, ranks, prepared = self.source.recipe, self.ranks, self.prepared
+        validation, pruner = prepared.validation, prepared.pruner
+        training = _changed(recipe, prepared.training)
+        self.batches = tuple(
+            _batches(each, recipe, ranks, seed=seed, workers=workers)
+            for each, seed in ((training, recipe.seed), (validation, None))
         )
-        _judge(run, source, ranks, prepared, trained)
-    return run
+        patience = recipe.patience
+        watchers: list[Watcher | None] = [
+            None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
+            ShowProgress(label, self.batches[0], recipe.select_by, beside=self.beside),
+            Measures(self.batches[1].images),
+            EpochClasses(ranks)
+            if recipe.validation_share and validation.judged_by == "class"
+            else None,
+            self.stop,
+            None if patience is None else StopWithoutProgress(patience, recipe.select_by),
+            self.best,
+            SaveState(
+                self.run, until=until, loggers=loggers, sampled=prepared.sampled, told=self.told
+            ),
+        ]
+        self.watchers = [each for each in watchers if each is not None]
 
+    def steps(self) -> Iterator[None]:
+        """Train it, or go on from its state, and leave it with the weights that the recipe
+        keeps."""
+        model, pruner = self.prepared.model, self.prepared.pruner
+        started = time.perf_counter()
+        whole = as_network(model.to(self.ranks.device))
+        with self.ranks.together(whole) as network:
+            loop = Loop(
+                self.source.recipe,
+                whole,
+                *self.batches,
+                watchers=self.watchers,
+                pruner=pruner,
+                ranks=self.ranks,
+                network=network,
+                beside=self.beside,
+            )
+            with _explained(self.state, loop, self.run.folder):
+                yield from loop.train(self.state)
+        self.seconds = time.perf_counter() - started
+        # A network that is good enough was asked for, and not one of an epoch before it.
+        if self.stop is not None and self.stop.seen.get("reached"):
+            self.best = None
+        if self.best is not None:
+            take_weights(model, self.run.best_file)
+        if pruner is not None:
+            pruner.masks.move(next(model.parameters()).device)
+            pruner.at_the_end()
 
-class _Trained(NamedTuple):
-    """What training leaves beside the weights."""
-
-    seconds: float
-    # Where the recipe stops at an accuracy, and where it keeps the best epoch.
-    stop: StopAtAccuracy | None
-    best: KeepBest | None
-
-
-def _train(
-    run: Run,
-    source: Source,
-    ranks: Ranks,
-    prepared: Prepared,
-    *,
-    state: Path | None,
-    label: str | None,
-    workers: int,
-    until: float | None,
-    loggers: Sequence[Logger],
-) -> _Trained:
-    """Train it, or go on from a state, and leave it with the weights that the recipe keeps."""
-    recipe, model = source.recipe, prepared.model
-    validation, pruner = prepared.validation, prepared.pruner
-    training = _changed(recipe, prepared.training)
-    training_batches, validation_batches = (
-        _batches(each, recipe, ranks, seed=seed, workers=workers)
-        for each, seed in ((training, recipe.seed), (validation, None))
-    )
-    stop = _stop_at(source, ranks, prepared)
-    best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
-    watchers: list[Watcher | None] = [
-        None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
-        ShowProgress(label or recipe.model, training_batches, recipe.select_by),
-        Measures(validation_batches.images),
-        EpochClasses(ranks)
-        if recipe.validation_share and validation.judged_by == "class"
-        else None,
-        stop,
-        None if recipe.patience is None else StopWithoutProgress(recipe.patience, recipe.select_by),
-        best,
-        SaveState(run, until=until, loggers=loggers, sampled=prepared.sampled),
-    ]
-    started = time.perf_counter()
-    whole = as_network(model.to(ranks.device))
-    with torch.random.fork_rng(ranks.generators), ranks.together(whole) as network:
-        loop = Loop(
-            recipe,
-            whole,
-            training_batches,
-            validation_batches,
-            watchers=[each for each in watchers if each is not None],
-            pruner=pruner,
-            ranks=ranks,
-            network=network,
-        )
-        with _explained(state, loop, run.folder), denormals_as_zero():
-            loop.train(state)
-    seconds = time.perf_counter() - started
-    # A network that is good enough was asked for, and not one of an epoch before it.
-    if stop is not None and stop.seen.get("reached"):
-        best = None
-    if best is not None:
-        take_weights(model, run.best_file)
-    if pruner is not None:
-        pruner.masks.move(next(model.parameters()).device)
-        pruner.at_the_end()
-    return _Trained(seconds, stop, best)
-
-
-def _judge(run: Run, source: Source, ranks: Ranks, prepared: Prepared, trained: _Trained) -> None:
-    """Save the network, test it once, and write the result."""
-    recipe, model, images, training = (
-        source.recipe,
-        prepared.model,
-        prepared.images,
-        prepared.training,
-    )
-    ranks.first_does(lambda: run.put_network(model, run.model_file))
-    test = source.test if prepared.elsewhere is None else prepared.elsewhere
-    model.to(ranks.device)
-    result = {
-        # As large as the batches that fitted into memory.
-        **judge(model, test, ranks, most=recipe.batch_size).numbers(),
-        "judged_by": test.judged_by,
-        "protocol": recipe.protocol,
-        "departures": list(recipe.departures()),
-        "test_data": recipe.test_data or recipe.data,
-        "test_images": len(test),
-        "training_images": len(training),
-        "class_names": list(images.class_names),
-        "brightness": _brightness(images),
-        "digests": {"train": prepared.digest, "test": test.digest()},
-        "seconds_of_last_stretch": round(trained.seconds, 1),
-        **groups_of_result(recipe, images, training, prepared.validation, test),
-    }
-    if trained.best is not None:
-        result["best_epoch"] = trained.best.epoch
-    if prepared.made_new:
-        result["made_new"] = list(prepared.made_new)
-    if trained.stop is not None:
-        seen = trained.stop.seen
-        result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **seen}
-    if prepared.pruner is not None:
-        result["sparsity"] = sparsity(model).numbers()
-    ranks.first_does(lambda: run.finish(result))
+    def end(self) -> Run:
+        """Save the network, test it once, and write the result."""
+        run, source, ranks, prepared = self.run, self.source, self.ranks, self.prepared
+        recipe, model = source.recipe, prepared.model
+        images, training = prepared.images, prepared.training
+        ranks.first_does(lambda: run.put_network(model, run.model_file))
+        test = source.test if prepared.elsewhere is None else prepared.elsewhere
+        model.to(ranks.device)
+        result = {
+            # As large as the batches that fitted into memory.
+            **judge(model, test, ranks, most=recipe.batch_size).numbers(),
+            "judged_by": test.judged_by,
+            "protocol": recipe.protocol,
+            "departures": list(recipe.departures()),
+            "test_data": recipe.test_data or recipe.data,
+            "test_images": len(test),
+            "training_images": len(training),
+            "class_names": list(images.class_names),
+            "brightness": _brightness(images),
+            "digests": {"train": prepared.digest, "test": test.digest()},
+            "seconds_of_last_stretch": round(self.seconds, 1),
+            **groups_of_result(recipe, images, training, prepared.validation, test),
+        }
+        if self.best is not None:
+            result["best_epoch"] = self.best.epoch
+        if prepared.made_new:
+            result["made_new"] = list(prepared.made_new)
+        if self.stop is not None:
+            seen = self.stop.seen
+            result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **seen}
+        if prepared.pruner is not None:
+            result["sparsity"] = sparsity(model).numbers()
+        ranks.first_does(lambda: run.finish(result))
+        return run
 
 
 def _batches(

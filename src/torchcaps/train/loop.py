@@ -13,7 +13,7 @@ from torchcaps.data import Batch
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches
-from torchcaps.train.captured import Captured, why_not
+from torchcaps.train.captured import Captured, has_dropout, why_not
 from torchcaps.train.folder.state import RECIPE, write_state
 from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loss import loss_parts
@@ -79,6 +79,7 @@ class Loop:
         ranks: the devices that train it together.
         pruner: prunes within the steps.
         network: the model as several devices share it; None: the model itself.
+        beside: whether other loops train on the device at the same time.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Loop:
         ranks: Ranks,
         pruner: Pruner | None = None,
         network: nn.Module | None = None,
+        beside: bool = False,
     ):
         self.recipe, self.model, self.ranks = recipe, model, ranks
         self.training, self.validation, self.watchers = training, validation, watchers
@@ -103,7 +105,7 @@ class Loop:
             pruner=pruner,
             network=network,
         )
-        can = not why_not(recipe, self.device, ranks)
+        can = not why_not(recipe, self.device, ranks, shares_random=beside and has_dropout(model))
         self.step: Callable[..., None] = Captured(self.update) if can else self.update
         self.current_epoch = 0
         self.should_stop = False
@@ -125,15 +127,16 @@ class Loop:
         """Whether all of this epoch's batches were trained on."""
         return self.training.given >= len(self.training)
 
-    def train(self, state: Path | None = None) -> None:
-        """Train all epochs that are left, those after a state if there is one."""
+    def train(self, state: Path | None = None) -> Iterator[None]:
+        """Train all epochs that are left, those after a state if there is one, a step whenever the
+        next is asked for."""
         if state is not None:
             self._restore(torch.load(state, weights_only=True, map_location="cpu"))
         failed = True
         try:
             self._tell(lambda each: each.on_train_start(self))
             while self.current_epoch < self.recipe.epochs and not self.should_stop:
-                self._epoch()
+                yield from self._epoch()
                 self.current_epoch += 1
             failed = False
         finally:
@@ -224,12 +227,14 @@ class Loop:
         for each in self.watchers:
             act(each)
 
-    def _epoch(self) -> None:
+    def _epoch(self) -> Iterator[None]:
         self.training.sampler.set_epoch(self.current_epoch)
         self.update.epoch = self.current_epoch
         if not self.training.sampler.skip:
             self._tell(lambda each: each.on_train_epoch_start(self))
         for batch in self.training:
+            # Others may train here; whatever random numbers they leave, the step begins anew.
+            yield
             at = self.training.given - 1
             # Whatever draws random numbers in a step draws the same after a resume.
             parts = () if self.recipe.accumulate == 1 else (at,)

@@ -1,0 +1,151 @@
+"""Several runs at once are what each is alone, bit for bit."""
+
+import os
+import signal
+from collections import Counter
+
+import pytest
+import safetensors.torch
+import torch
+
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.errors import Diverged, Interrupted, TorchcapsError
+from torchcaps.train import Run, fit, fit_many, make_recipe
+from torchcaps.train.loop import Loop
+from torchcaps.train.many import outcomes
+
+SMALL = {"width": 4, "types": 1, "d_primary": 4, "d_class": 4}
+COMMON = {"data": "tiny", "batch_size": 8, "validation_share": 0.25}
+
+
+def made(split, root):
+    return part_whole(split, {"train": 40, "test": 6}[split], spec=PartWholeSpec(size=20))
+
+
+SOURCES["tiny"] = made
+# Other numbers of steps an epoch, and of epochs; half precision, and images drawn at random.
+RECIPES = [
+    make_recipe(model="capsnet", options=SMALL, epochs=2, **COMMON),
+    make_recipe(model="capsnet", options=SMALL, epochs=3, seed=1, **COMMON | {"batch_size": 5}),
+    make_recipe(
+        model="mitterreiter_5x16",
+        options={"decoder": False},
+        epochs=2,
+        **{"keep": "best", "precision": "bfloat16", "crop": [18, 18]},
+        **COMMON,
+    ),
+]
+
+
+del SOURCES["tiny"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tiny():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", made)
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone(tiny, tmp_path_factory):
+    """Each trained by itself."""
+    folders = [tmp_path_factory.mktemp("alone") for _ in RECIPES]
+    return [fit(recipe, out) for recipe, out in zip(RECIPES, folders, strict=True)]
+
+
+def check_equal(runs, alone):
+    for run, expected in zip(runs, alone, strict=True):
+        found, weights = (safetensors.torch.load_file(each.model_file) for each in (run, expected))
+        assert found.keys() == weights.keys()
+        for name, weight in weights.items():
+            assert torch.equal(found[name], weight), name
+        rows, wanted = (
+            [{k: v for k, v in row.items() if k != "seconds"} for row in each.metrics()]
+            for each in (run, expected)
+        )
+        assert rows == wanted
+        one, other = ({**each.result(), "seconds_of_last_stretch": 0} for each in (run, expected))
+        assert one == other
+
+
+def outs(tmp_path):
+    return [tmp_path / str(i) for i in range(len(RECIPES))]
+
+
+def test_runs_at_once_are_what_each_is_alone(alone, tmp_path):
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    check_equal(fit_many(RECIPES, outs(tmp_path)), alone)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_they_take_steps_in_turn(alone, tmp_path, monkeypatch):
+    seen, step = [], Loop.training_step
+
+    def told(self, batch, batch_idx):
+        seen.append(self.recipe.seed)
+        step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Loop, "training_step", told)
+    fit_many(RECIPES[:2], outs(tmp_path)[:2])
+    # Thirty images by batches of 8, twice; and by 5, three times.
+    assert Counter(seen) == {0: 8, 1: 18}
+    assert seen[:16] == [0, 1] * 8
+
+
+def test_stopped_they_go_on_together_or_alone(alone, tmp_path):
+    folders = outs(tmp_path)
+    for _ in range(2):
+        with pytest.raises(
+            Interrupted, match="before 3 of 3 runs were done; the same call goes on"
+        ):
+            fit_many(RECIPES, folders, time_budget=1e-6)
+    # The first alone; then all, of which it is done.
+    fit(RECIPES[0], folders[0])
+    check_equal(fit_many(RECIPES, folders), alone)
+
+
+def test_sigterm_stops_all_of_them(alone, tmp_path, monkeypatch):
+    step = Loop.training_step
+
+    def told(self, batch, batch_idx):
+        step(self, batch, batch_idx)
+        if self.global_step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "training_step", told)
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(Interrupted, match="before 3 of 3"):
+            fit_many(RECIPES, outs(tmp_path))
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert all((out / "state.ckpt").is_file() for out in outs(tmp_path))
+    check_equal(fit_many(RECIPES, outs(tmp_path)), alone)
+
+
+def test_one_that_fails_lets_the_others_end(alone, tmp_path):
+    bad = RECIPES[0].model_copy(update={"learning_rate": 1e30})
+    folders = outs(tmp_path)
+    heard = []
+    ended = outcomes(
+        [
+            {"recipe": recipe, "out": out}
+            for recipe, out in zip([bad, RECIPES[1], RECIPES[0]], folders, strict=True)
+        ],
+        lambda index, outcome: heard.append((index, type(outcome))),
+    )
+    assert isinstance(ended[0], Diverged)
+    check_equal(ended[1:], [alone[1], alone[0]])
+    assert dict(heard) == {0: Diverged, 1: Run, 2: Run}
+    with pytest.raises(Diverged, match="the loss became"):
+        fit_many([bad, RECIPES[1]], [tmp_path / "bad", folders[1]])
+
+
+def test_calls_that_cannot_be(tmp_path):
+    with pytest.raises(
+        TorchcapsError, match="needs a folder for each recipe, but got 2 recipes and 1 folders"
+    ):
+        fit_many(RECIPES[:2], [tmp_path / "a"])
+    with pytest.raises(TorchcapsError, match="needs a folder of its own for each recipe"):
+        fit_many([RECIPES[0]] * 2, [tmp_path / "a"] * 2)
