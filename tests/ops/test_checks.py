@@ -42,6 +42,16 @@ CALLS = {
         {"scores": SCORES, "target": TARGET},
         {"scores_are": "lengths"},
     ),
+    "focal": (
+        ops.focal_loss,
+        {"scores": SCORES, "target": TARGET},
+        {"scores_are": "independent_logits"},
+    ),
+    "weight": (
+        ops.cross_entropy_loss,
+        {"weight": torch.ones(4)},
+        {"scores": SCORES, "target": TARGET},
+    ),
     "reconstruction": (
         ops.reconstruction_loss,
         {"reconstruction": VOTES, "image": VOTES},

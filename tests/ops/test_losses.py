@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional
 
 from reference import losses as twins
 from torchcaps import ops
@@ -81,12 +82,12 @@ def test_within_the_margins_loss_and_gradient_are_zero():
 def test_official_reduction_weighs_the_reconstruction_2k_times_more():
     lengths, target = torch.rand(5, 10).double(), torch.tensor([0, 2, 9, 1, 0])
     printed, official = (
-        ops.margin_loss(lengths, target, reduction=reduction) for reduction in ("sum", "official")
+        ops.margin_loss(lengths, target, reduction=reduction) for reduction in ("mean", "official")
     )
     assert printed.item() == pytest.approx(20 * official.item(), rel=1e-12)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "official"])
+@pytest.mark.parametrize("reduction", ["mean", "official"])
 @pytest.mark.parametrize("multi_hot", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_margin_loss_parity_with_the_twin(multi_hot, shape, reduction, device, dtype, tolerance):
@@ -264,6 +265,157 @@ def test_binary_cross_entropy_parity(multi_hot, shape, scores_are, device, dtype
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "gamma", "expected"),
+    [
+        # p of the truths: 0.75, 1 − 0.5, 1 − 0.25, and (1 − p)² of them: 1/16, 1/4, 1/16
+        ([0], 2, -(math.log(0.75) / 8 + math.log(0.5) / 4)),
+        # 0.25, 0.5, 0.25, and 1 − p of them: 3/4, 1/2, 3/4
+        ([[0, 0, 1]], 1, -(1.5 * math.log(0.25) + 0.5 * math.log(0.5))),
+    ],
+)
+def test_focal_loss_of_classes_alone_on_paper(target, gamma, expected):
+    p = torch.tensor([[0.75, 0.5, 0.25]], dtype=torch.float64)
+    for scores, scores_are in ((p, "lengths"), (p.logit(), "independent_logits")):
+        found = ops.focal_loss(scores, torch.tensor(target), scores_are=scores_are, gamma=gamma)
+        assert found.item() == pytest.approx(expected, abs=1e-14)
+
+
+def test_focal_loss_of_logits_on_paper():
+    # exp: 2, 1, 1; p 1/2 and 1/4: mean of (1/2)² log 2 and (3/4)² log 4
+    logits = torch.tensor([[math.log(2), 0.0, 0.0]] * 2, dtype=torch.float64)
+    found = ops.focal_loss(logits, torch.tensor([0, 2]), scores_are="logits")
+    assert found.item() == pytest.approx((0.25 + 2 * 0.5625) * math.log(2) / 2, abs=1e-15)
+
+
+def test_without_gamma_the_focal_loss_is_the_cross_entropy():
+    scores, target = torch.randn(5, 4).double(), torch.tensor([0, 2, 3, 1, 0])
+    found = ops.focal_loss(scores, target, scores_are="logits", gamma=0)
+    torch.testing.assert_close(found, ops.cross_entropy_loss(scores, target))
+    for each, scores_are in ((scores, "independent_logits"), (scores.sigmoid(), "lengths")):
+        found = ops.focal_loss(each, target, scores_are=scores_are, gamma=0)
+        binary = ops.binary_cross_entropy_loss(each, target, scores_are=scores_are)
+        torch.testing.assert_close(found, binary)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0])
+@pytest.mark.parametrize("scores_are", ["lengths", "independent_logits", "logits"])
+def test_focal_loss_parity_with_the_twin(scores_are, gamma, device, dtype, tolerance):
+    target, present = random_target((5, 3), multi_hot=scores_are != "logits")
+    values = torch.rand((5, 3), dtype=torch.float64) * 0.8 + 0.1
+    options = {"scores_are": scores_are, "gamma": gamma}
+    assert_parity(
+        lambda s: ops.focal_loss(s, target.to(device), **options),
+        lambda s: twins.focal_loss(s, present, **options),
+        values if scores_are == "lengths" else 2 * values.logit(),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1, 2])
+def test_a_certain_answer_has_a_finite_focal_loss(gamma):
+    for scores_are, high in (("logits", 200.0), ("independent_logits", 200.0), ("lengths", 1.0)):
+        scores = torch.tensor([[high, -high if high > 1 else 0.0]] * 2, requires_grad=True)
+        ops.focal_loss(scores, torch.tensor([0, 1]), scores_are=scores_are, gamma=gamma).backward()
+        assert scores.grad.isfinite().all()
+
+
+# Of two classes: two images of the first, one of the second.
+FEW = torch.tensor([[0.8, 0.3], [0.5, 0.2], [0.6, 0.7]], dtype=torch.float64)
+OF_FEW = torch.tensor([0, 0, 1])
+
+
+# (0.9 − 0.8)² + 0.5 (0.3 − 0.1)², 0.4² + 0.5 · 0.1², 0.5 · 0.5² + 0.2²
+@pytest.mark.parametrize(
+    ("reduction", "expected"),
+    [
+        ("none", [0.03, 0.165, 3 * 0.165]),
+        ("sum", 0.03 + 4 * 0.165),
+        # the weights are 1, 1 and 3
+        ("mean", (0.03 + 4 * 0.165) / 5),
+        ("official", (0.03 + 4 * 0.165) / 5 / 4),
+    ],
+)
+def test_margin_loss_weighed_on_paper(reduction, expected):
+    weight = torch.tensor([1.0, 3.0])
+    found = ops.margin_loss(FEW, OF_FEW, weight=weight, reduction=reduction)
+    assert found.tolist() == pytest.approx(expected, abs=1e-15)
+
+
+def test_spread_loss_weighed_on_paper():
+    # leads 0.5, 0.3 and 0.1 of 0.6: 0.01, 0.09 and 0.25
+    weight = torch.tensor([1.0, 3.0])
+    of = {"margin": 0.6, "weight": weight}
+    each = ops.spread_loss(FEW, OF_FEW, reduction="none", **of)
+    assert each.tolist() == pytest.approx([0.01, 0.09, 0.75], abs=1e-15)
+    assert ops.spread_loss(FEW, OF_FEW, **of).item() == pytest.approx(0.85 / 5, abs=1e-15)
+
+
+WEIGHED = {
+    "margin": (ops.margin_loss, twins.margin_loss, {}),
+    "spread": (ops.spread_loss, twins.spread_loss, {"margin": 0.6}),
+    "cross-entropy": (ops.cross_entropy_loss, twins.cross_entropy_loss, {}),
+    "binary": (
+        ops.binary_cross_entropy_loss,
+        twins.binary_cross_entropy_loss,
+        {"scores_are": "lengths"},
+    ),
+    "focal": (ops.focal_loss, twins.focal_loss, {"scores_are": "lengths", "gamma": 1.5}),
+    "focal of logits": (ops.focal_loss, twins.focal_loss, {"scores_are": "logits", "gamma": 1.5}),
+}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", WEIGHED)
+def test_weights_and_reductions_have_parity_with_the_twin(name, reduction):
+    loss, twin, options = WEIGHED[name]
+    scores, target = torch.rand((6, 4)).double(), torch.tensor([0, 2, 3, 2, 1, 2])
+    of_twin = (
+        target.tolist() if name in ("spread", "cross-entropy") else [{k} for k in target.tolist()]
+    )
+    for weight in (None, torch.tensor([0.0, 2.0, 0.5, 7.0])):
+        found = loss(scores, target, weight=weight, reduction=reduction, **options)
+        expected = twin(scores, of_twin, weight=weight, reduction=reduction, **options)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_weights_and_reductions_mean_what_they_mean_in_torch(name):
+    """What torch's own makes of the losses of images, ours makes of these."""
+    loss, _, options = WEIGHED[name]
+    scores, target = torch.rand((6, 4)).double(), torch.tensor([0, 2, 3, 2, 1, 2])
+    weight = torch.tensor([0.3, 2.0, 0.5, 7.0]).double()
+    plain = loss(scores, target, reduction="none", **options)
+    of_torch = functional.cross_entropy(scores, target, reduction="none")
+    for reduction in ("mean", "sum", "none"):
+        for weighed in (None, weight):
+            wanted = functional.cross_entropy(scores, target, weighed, reduction=reduction)
+            counts = torch.ones(6).double() if weighed is None else weighed[target]
+            made = {
+                "mean": lambda each, counts: (counts * each).sum() / counts.sum(),
+                "sum": lambda each, counts: (counts * each).sum(),
+                "none": lambda each, counts: counts * each,
+            }[reduction]
+            # What torch does, so that it is what is asked of ours.
+            torch.testing.assert_close(made(of_torch, counts), wanted)
+            found = loss(scores, target, weight=weighed, reduction=reduction, **options)
+            torch.testing.assert_close(found, made(plain, counts))
+
+
+def test_what_a_weight_is_made_of_does_not_matter():
+    scores, target = torch.rand((6, 4)), torch.tensor([0, 2, 3, 2, 1, 2])
+    weight = torch.tensor([0.25, 2.0, 0.5, 7.0])
+    for name, (loss, _, options) in WEIGHED.items():
+        half = loss(scores.bfloat16(), target, weight=weight, **options)
+        assert half.isfinite(), name
+        assert torch.equal(
+            loss(scores, target, weight=weight, **options),
+            loss(scores, target, weight=weight.double(), **options),
+        )
+
+
 ALL_DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
 
@@ -341,6 +493,7 @@ def test_half_precision(dtype):
 
 
 LATER = {
+    "focal": lambda scores, target: ops.focal_loss(scores, target, scores_are="logits"),
     "spread": lambda scores, target: ops.spread_loss(scores, target, margin=0.9),
     "cross-entropy": ops.cross_entropy_loss,
     "logits": lambda scores, target: ops.binary_cross_entropy_loss(

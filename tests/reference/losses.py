@@ -6,52 +6,88 @@
 import torch
 
 
-def margin_loss(lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, reduction="sum"):
-    total = 0.0
+def reduced(each, classes, weight, reduction):
+    """The losses of images, one after another; `classes` has the one of each, where weights ask."""
+    counts = [1.0 if weight is None else weight[k] for k in classes]
+    each = [count * loss for count, loss in zip(counts, each, strict=True)]
+    if reduction == "none":
+        return torch.stack(each)
+    return sum(each) / (sum(counts) if reduction == "mean" else 1)
+
+
+def margin_loss(
+    lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, weight=None, reduction="mean"
+):
+    each = []
     for row, classes in zip(lengths, present, strict=True):
+        total = 0.0
         for k, length in enumerate(row.unbind()):
             if k in classes:
                 gap = m_plus - length
-                weight = 1.0
+                part = 1.0
             else:
                 gap = length - m_minus
-                weight = lambda_
+                part = lambda_
             hinge = gap.clamp(min=0)
-            total = total + weight * hinge * hinge
-    if reduction == "official":
-        return total / (2 * lengths.numel())
-    return total / len(lengths)
+            total = total + part * hinge * hinge
+        each.append(total / (2 * len(row)) if reduction == "official" else total)
+    first = [next(iter(classes), 0) for classes in present]
+    return reduced(each, first, weight, "mean" if reduction == "official" else reduction)
 
 
-def spread_loss(activations, true, *, margin):
-    total = 0.0
+def spread_loss(activations, true, *, margin, weight=None, reduction="mean"):
+    each = []
     for row, there in zip(activations, true, strict=True):
         there = [there] if isinstance(there, int) else there
+        total = 0.0
         for t in there:
             for i in range(len(row)):
                 if i not in there:
                     hinge = (margin - (row[t] - row[i])).clamp(min=0)
                     total = total + hinge * hinge
-    return total / len(activations)
+        each.append(total)
+    first = [there if isinstance(there, int) else 0 for there in true]
+    return reduced(each, first, weight, reduction)
 
 
-def cross_entropy_loss(scores, true):
-    total = 0.0
+def cross_entropy_loss(scores, true, *, weight=None, reduction="mean"):
+    each = []
     for row, t in zip(scores, true, strict=True):
         everything = 0.0
         for score in row.unbind():
             everything = everything + torch.exp(score)
-        total = total - torch.log(torch.exp(row[t]) / everything)
-    return total / len(scores)
+        each.append(-torch.log(torch.exp(row[t]) / everything))
+    return reduced(each, true, weight, reduction)
 
 
-def binary_cross_entropy_loss(scores, present, *, scores_are):
-    total = 0.0
+def binary_cross_entropy_loss(scores, present, *, scores_are, weight=None, reduction="mean"):
+    each = []
     for row, classes in zip(scores, present, strict=True):
+        total = 0.0
         for k, score in enumerate(row.unbind()):
             p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
             total = total - torch.log(p if k in classes else 1 - p)
-    return total / len(scores)
+        each.append(total)
+    first = [next(iter(classes), 0) for classes in present]
+    return reduced(each, first, weight, reduction)
+
+
+def focal_loss(scores, present, *, scores_are, gamma, weight=None, reduction="mean"):
+    each = []
+    for row, classes in zip(scores, present, strict=True):
+        total = 0.0
+        if scores_are == "logits":
+            (t,) = classes
+            p = torch.exp(row[t]) / torch.exp(row).sum()
+            total = -((1 - p) ** gamma) * torch.log(p)
+        else:
+            for k, score in enumerate(row.unbind()):
+                p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
+                p = p if k in classes else 1 - p
+                total = total - (1 - p) ** gamma * torch.log(p)
+        each.append(total)
+    first = [next(iter(classes), 0) for classes in present]
+    return reduced(each, first, weight, reduction)
 
 
 def reconstruction_loss(reconstruction, image):

@@ -5,6 +5,7 @@ from torchcaps.ops.by_name import route
 from torchcaps.ops.losses import (
     binary_cross_entropy_loss,
     cross_entropy_loss,
+    focal_loss,
     margin_loss,
     reconstruction_loss,
     spread_loss,
@@ -30,6 +31,7 @@ __all__ = [
     "distance_routing",
     "dynamic_routing",
     "em_routing",
+    "focal_loss",
     "inverted_routing",
     "inverted_step",
     "margin_loss",
