@@ -26,6 +26,9 @@ CHANGED = {
     "m_plus": 0.95,
     "m_minus": 0.05,
     "lambda_": 0.8,
+    "focal_gamma": 1.5,
+    "class_weights": (1.0, 5.0),
+    "sampling": "balanced",
     "reconstruction_weight": 0.0,
     "optimiser": "sgd",
     "learning_rate": 0.0011,
@@ -69,6 +72,7 @@ BESIDE = {
     "m_plus": {"loss": "margin"},
     "m_minus": {"loss": "margin"},
     "lambda_": {"loss": "margin"},
+    "focal_gamma": {"loss": "focal"},
     "momentum": {"optimiser": "sgd"},
     "schedule": {"decay": 0.9},
     "decay": {"schedule": "exponential"},
@@ -87,7 +91,7 @@ BESIDE = {
     "stop_every": {"stop_at": 0.9},
 }
 # All at once, but for those that belong to another schedule, loss or pruning.
-APART = {"milestones", "m_plus", "m_minus", "lambda_"}
+APART = {"milestones", "m_plus", "m_minus", "lambda_", "focal_gamma", "class_weights", "sampling"}
 APART |= {name for name in CHANGED if name.startswith("prune")} | {"begins_with"}
 TOGETHER = {name: value for name, value in CHANGED.items() if name not in APART}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps._printable import printable
+from torchcaps._words import value_of
 from torchcaps.cli.arguments import (
     FieldList,
     FieldsCommand,
@@ -57,6 +58,10 @@ def train(
             help="What --set patience=… and keep=best go by: loss, accuracy, balanced_accuracy, "
             "macro_f1, auroc, average_precision."
         ),
+    ] = None,
+    class_weights: Annotated[
+        str | None,
+        typer.Option(help="What an image of each class counts: balanced, or 1,5: a number each."),
     ] = None,
     protocol: Protocol = None,
     field: FieldList = None,
@@ -117,7 +122,10 @@ def train(
         "seed": seed,
         "freeze": freeze or None,
         "select_by": select_by,
+        "class_weights": class_weights,
     }
+    if class_weights not in (None, "balanced", "none"):
+        given["class_weights"] = value_of(f"[{class_weights}]")
     if init_from is not None and recipe is None and model is None:
         given |= _network_of(init_from)
     one = recipe_from(recipe, given, image_size, field, option)

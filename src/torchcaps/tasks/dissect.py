@@ -350,6 +350,7 @@ def facts_of(run: Run) -> dict[str, str]:
     # What changes which weights come out, and is left alone by most recipes.
     more = {"augment": recipe.augment, "patience": recipe.patience}
     more["keep"] = None if recipe.keep == "last" else recipe.keep
+    more["with"] = run.evened
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",

@@ -178,6 +178,7 @@ def evaluate_file(
     if split != "train":
         found = replace(found, seen=seen_by(trained, images, split, data, root))
     found = replace(found, split=split, stopped=trained.stopped, kept=trained.kept)
+    found = replace(found, evened=trained.evened)
     if predictions is not None:
         write_predictions(found, predictions)
     return found

@@ -61,6 +61,8 @@ class Evaluation:
     stopped: str | None = None
     # Of which epoch the weights are, where those of the best were kept: "epoch 7 of 20, …".
     kept: str | None = None
+    # How classes were evened out in training, in words.
+    evened: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -134,6 +136,8 @@ class Evaluation:
             found["stopped"] = self.stopped
         if self.kept is not None:
             found["kept"] = self.kept
+        if self.evened is not None:
+            found["trained_with"] = self.evened
         if self.changed:
             found["changed_since_training"] = True
         if self.levels is not None:
@@ -167,6 +171,7 @@ class Evaluation:
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
             *([] if self.kept is None else [f"weights   of {self.kept}"]),
+            *([] if self.evened is None else [f"trained   with {self.evened}"]),
             f"loss      {self.loss:.4g}, {self.loss_is}",
             f"scores    {MEANING[self.scores_are]}",
             f"          mean {_short(numbers['mean_score_there'])} for classes that are there, "

@@ -23,6 +23,7 @@ from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import check_own, initial_model, take_frozen
+from torchcaps.train.weighing import weighed
 
 # How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
 NEIGHBOUR, TOO_MUCH = 0.9, 3.0
@@ -32,6 +33,7 @@ OF_USE = {
     *("model", "options", "standardise", "channels_last", "freeze", "protocol"),
     *("data", "image_size", "groups", "crop", "batch_size", "seed"),
     *("loss", "m_plus", "m_minus", "lambda_", "spread_steps", "reconstruction_weight"),
+    *("focal_gamma", "class_weights", "sampling"),
     *("optimiser", "momentum", "weight_decay"),
 }
 
@@ -98,10 +100,13 @@ def rate_test(
     optimiser = make_optimiser(recipe, weights)
     rates = [low * (high / low) ** (k / (steps - 1)) for k in range(steps)]
     losses: list[float] = []
-    batches = _again_and_again(Batches(images, recipe.batch_size, seed=recipe.seed))
+    recipe = weighed(recipe, images)
+    even = recipe.sampling == "balanced"
+    batches = Batches(images, recipe.batch_size, seed=recipe.seed, balanced=even)
+    endless = _again_and_again(batches)
     # A step shows in the loss of the next batch.
     for rate in (*rates, None):
-        batch = next(batches)
+        batch = next(endless)
         parts = None if batch.parts is None else batch.parts.to(device)
         batch = batch._replace(
             pixels=batch.pixels.to(device), labels=batch.labels.to(device), parts=parts

@@ -19,8 +19,16 @@ AT_ONCE = 1 << 28
 class _Order(Sampler[tuple[int, Tensor]]):
     """(epoch, indices) of whole batches, on a device. Lightning calls `set_epoch`."""
 
-    def __init__(self, count: int, size: int, seed: int | None, device: torch.device | None):
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        seed: int | None,
+        device: torch.device | None,
+        labels: Tensor | None,
+    ):
         self.count, self.size, self.seed, self.device = count, size, seed, device
+        self.labels = labels
         self.epoch = 0
         # How many batches of the next epoch were taken before.
         self.skip = 0
@@ -36,18 +44,36 @@ class _Order(Sampler[tuple[int, Tensor]]):
         order = torch.arange(self.count)
         if self.seed is not None:
             generator = torch.Generator().manual_seed(seed_of(self.seed, ORDER, self.epoch))
-            order = torch.randperm(self.count, generator=generator)
+            if self.labels is None:
+                order = torch.randperm(self.count, generator=generator)
+            else:
+                order = _evenly(self.labels, generator)
         skip, self.skip = self.skip, 0
         for index in order.to(self.device).split(self.size)[skip:]:
             yield self.epoch, index
+
+
+def _evenly(labels: Tensor, generator: torch.Generator) -> Tensor:
+    """As many numbers of images as there are labels, of every class as many, but for one: those of
+    a class come all of them before one comes again."""
+    order: list[Tensor] = []
+    classes = labels.unique()
+    for k, each in enumerate(classes):
+        images = (labels == each).nonzero()[:, 0]
+        many = (len(labels) + k) // len(classes)
+        while many > 0:
+            order.append(images[torch.randperm(len(images), generator=generator)][:many])
+            many -= len(images)
+    return torch.cat(order)[torch.randperm(len(labels), generator=generator)]
 
 
 class Batches:
     """The images in batches; the last may be smaller.
 
     Without a seed they are those of epoch 0, in the order of the images; with one, those of the
-    epoch that `sampler.set_epoch` named, in an order that (seed, epoch) alone decides. With workers
-    they are made in so many processes beside this one, else here, where the images lie.
+    epoch that `sampler.set_epoch` named, in an order that (seed, epoch) alone decides; `balanced`
+    shows every class equally often. With workers they are made in so many processes beside this
+    one, else here, where the images lie.
 
     On several devices rank r takes the r-th slice of every batch. Where a batch has fewer images
     than there are ranks, a rank without one takes the first as a stand-in, and `share` is 0.
@@ -66,10 +92,13 @@ class Batches:
         rank: int = 0,
         ranks: int = 1,
         device: torch.device | None = None,
+        balanced: bool = False,
     ):
         self.images, self.size, self.workers = images, size, workers
         self.rank, self.ranks = rank, ranks
-        self.sampler = _Order(len(images), size, seed, device)
+        labels: Tensor | None = getattr(images, "labels", None) if balanced else None
+        labels = None if labels is None else labels.cpu()
+        self.sampler = _Order(len(images), size, seed, device, labels)
         # Batches of this epoch given out so far, and which part of the last one is this rank's.
         self.given = 0
         self.share = 1.0

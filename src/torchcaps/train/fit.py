@@ -45,6 +45,7 @@ from torchcaps.train.start import (
 )
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 from torchcaps.train.told import Told
+from torchcaps.train.weighing import weighed, weights_of_result
 
 
 def fit(
@@ -203,7 +204,9 @@ class Going:
         )
         patience = recipe.patience
         watchers: list[Watcher | None] = [
-            None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
+            None
+            if pruner is None
+            else Prune(pruner, weighed(recipe, training), training, validation, ranks),
             ShowProgress(label, self.batches[0], recipe.select_by, beside=self.beside),
             Measures(self.batches[1].images),
             EpochClasses(ranks)
@@ -269,6 +272,7 @@ class Going:
             "digests": {"train": prepared.digest, "test": test.digest()},
             "seconds_of_last_stretch": round(self.seconds, 1),
             **groups_of_result(recipe, images, training, prepared.validation, test),
+            **weights_of_result(recipe, training),
         }
         if self.best is not None:
             result["best_epoch"] = self.best.epoch
@@ -296,6 +300,7 @@ def _batches(
         rank=ranks.rank,
         ranks=ranks.count,
         device=None if held is images else ranks.device,
+        balanced=recipe.sampling == "balanced",
     )
 
 

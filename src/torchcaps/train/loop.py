@@ -21,6 +21,7 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.train.update import Sums, Update, computing
+from torchcaps.train.weighing import weighed
 from torchcaps.types import Output
 
 # How measures after an epoch begin where nothing is held out: they are of training images.
@@ -99,7 +100,7 @@ class Loop:
         self.training, self.validation, self.watchers = training, validation, watchers
         self.update = Update(
             self.model,
-            self.recipe,
+            weighed(recipe, training.images),
             judged_by=training.images.judged_by,
             steps_an_epoch=-(-len(training) // self.recipe.accumulate),
             pruner=pruner,
@@ -169,7 +170,7 @@ class Loop:
         with computing(self.recipe.precision, self.device):
             out = self.update.network(batch.pixels, batch.labels)
             # By the same margin after every epoch, or losses could not be compared.
-            terms = loss_parts(self.recipe, out, batch, self.recipe.spread_steps)
+            terms = loss_parts(self.update.recipe, out, batch, self.recipe.spread_steps)
             right = is_correct(out, batch.labels, judged_by=self.update.judged_by).float().mean()
             # A decoder makes the reconstruction of the class that the label names.
             loss = terms["classification_loss"]

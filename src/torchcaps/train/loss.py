@@ -6,7 +6,8 @@ Ambiguities:
    1, and the spread loss the logits themselves, for it compares differences alone.
 """
 
-from typing import get_args
+from functools import lru_cache
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.ops import (
     binary_cross_entropy_loss,
     cross_entropy_loss,
+    focal_loss,
     margin_loss,
     reconstruction_loss,
     spread_loss,
@@ -46,8 +48,14 @@ def loss_parts(
     with torch.autocast(out.scores.device.type, enabled=False):
         margins = (recipe.m_plus, recipe.m_minus, recipe.lambda_)
         lead = margin_at(recipe, step) if margin is None else margin
-        error = _classification(out, batch.labels, recipe.loss, recipe.data, margins, lead)
-        parts = {"classification_loss": error}
+        weights = recipe.class_weights
+        options: dict[str, Any] = {}
+        if weights is not None:
+            # Divided by the number of images: slices of a batch add up to the whole of it.
+            options = {"weight": _on(weights, out.scores.device), "reduction": "none"}
+        which = (recipe.loss, recipe.data, margins, lead, recipe.focal_gamma)
+        error = _classification(out, batch.labels, *which, **options)
+        parts = {"classification_loss": error if weights is None else error.mean()}
         if out.reconstruction is not None:
             drawn = out.reconstruction.float()
             # A decoder that knows no classes draws the image as it is, with all its objects.
@@ -57,6 +65,13 @@ def loss_parts(
             error = reconstruction_loss(drawn, shown)
             parts["reconstruction_loss"] = recipe.reconstruction_weight * error
     return parts
+
+
+# Made once: a graph of a step reads them from where they are.
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _on(weights: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(weights, device=device)
 
 
 def margin_at(recipe: Recipe, step: int) -> float:
@@ -73,6 +88,8 @@ def loss_of(
     m_minus: float = 0.1,
     lambda_: float = 0.5,
     margin: float = 0.9,
+    gamma: float = 2.0,
+    weight: Tensor | None = None,
     images: Tensor | None = None,
     reconstruction_weight: float = 0.0005,
 ) -> Tensor:
@@ -83,11 +100,13 @@ def loss_of(
         labels: one class an image, int64 [b], or m classes [b, m].
         loss: "auto" is the one that fits the scores: margin loss for lengths, cross-entropy for
             logits, binary cross-entropy for independent logits. Or "margin", "spread",
-            "cross_entropy", "binary" by name.
+            "cross_entropy", "binary", "focal" by name.
         m_plus: of the margin loss, how probable a class should be that is there.
         m_minus: of the margin loss, how probable one may be that is not.
         lambda_: of the margin loss, what the latter weighs.
         margin: of the spread loss, by how much the right score should lead.
+        gamma: of the focal loss, how little counts what is nearly right.
+        weight: [k], what an image of each class counts, where each shows one.
         images: what the decoder shall draw, [b, c, h, w]; without it the reconstruction is left
             out.
         reconstruction_weight: what its squared error, summed over an image, weighs.
@@ -99,7 +118,8 @@ def loss_of(
     _check_answer(out, labels)
     with torch.autocast(out.scores.device.type, enabled=False):
         margins = (m_plus, m_minus, lambda_)
-        total = _classification(out, labels, loss, "the data", margins, margin)
+        found = (loss, "the data", margins, margin, gamma)
+        total = _classification(out, labels, *found, weight=weight)
         if images is not None and out.reconstruction is not None:
             error = reconstruction_loss(out.reconstruction.float(), images)
             total = total + reconstruction_weight * error
@@ -144,21 +164,27 @@ def _classification(
     data: str,
     margins: tuple[float, float, float],
     lead: float | Tensor,
+    gamma: float,
+    **options: Any,
 ) -> Tensor:
     """`margins` are those of the margin loss, `lead` is that of the spread loss; `data` is named
-    in what is said of labels that do not fit."""
+    in what is said of labels that do not fit; `options` are a weight and a reduction."""
     scores = out.scores if out.scores.dtype == torch.float64 else out.scores.float()
     loss = FITTING[out.scores_are] if loss == "auto" else loss
+    one_is_true = loss == "cross_entropy" or (loss == "focal" and out.scores_are == "logits")
+    if one_is_true and labels.ndim != 1:
+        raise TorchcapsError(
+            f'loss = "{loss}" is for images of one object, but {data} labels several; '
+            f'take "margin", "spread" or "binary".'
+        )
     if loss == "cross_entropy":
-        if labels.ndim != 1:
-            raise TorchcapsError(
-                f'loss = "cross_entropy" is for images of one object, but {data} labels several; '
-                f'take "margin", "spread" or "binary".'
-            )
-        return cross_entropy_loss(scores, labels)
+        return cross_entropy_loss(scores, labels, **options)
     target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
     if loss == "spread":
-        return spread_loss(scores, target, margin=lead)
+        return spread_loss(scores, target, margin=lead, **options)
+    if loss == "focal":
+        options |= {"scores_are": out.scores_are, "gamma": gamma}
+        return focal_loss(scores, target, **options)
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(
@@ -168,7 +194,8 @@ def _classification(
             )
         probable = Output(scores, out.scores_are).probabilities()
         m_plus, m_minus, lambda_ = margins
-        return margin_loss(probable, target, m_plus=m_plus, m_minus=m_minus, lambda_=lambda_)
+        options |= {"m_plus": m_plus, "m_minus": m_minus, "lambda_": lambda_}
+        return margin_loss(probable, target, **options)
     # Asked for by name, logits are taken as those of classes that are each there or not.
     scores_are: ScoresAre = "lengths" if out.scores_are == "lengths" else "independent_logits"
-    return binary_cross_entropy_loss(scores, target, scores_are=scores_are)
+    return binary_cross_entropy_loss(scores, target, scores_are=scores_are, **options)

@@ -55,6 +55,11 @@ class Training(lightning.LightningModule):
             raise TorchcapsError(
                 f"Training takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
             )
+        if "balanced" in (recipe.class_weights, recipe.sampling):
+            raise TorchcapsError(
+                "what is balanced goes by the labels of all training images, which Training does "
+                "not see; give class_weights numbers, or the loader a sampler."
+            )
         model = as_network(model)
         self.model = model
         freeze(model, recipe.freeze)

@@ -32,6 +32,7 @@ from torchcaps.train.start import (
     named_class,
     take_frozen,
 )
+from torchcaps.train.weighing import weighed
 
 
 class Prepared(NamedTuple):
@@ -85,7 +86,7 @@ def prepare(
     begun = source.begins is not None and not is_without(model, made_new)
     frozen = take_frozen(model, trunk, has_weights=begun or run.state_file.is_file())
     pruner = make_pruner(recipe, model)
-    sampled = Sampled(recipe, validation)
+    sampled = Sampled(weighed(recipe, training), validation)
     sampled.try_on(model)
     digest = images.digest()
     check_unseen(recipe, source.begins, digest)

@@ -135,7 +135,9 @@ class Prune(Watcher):
         model = copy.deepcopy(model).train()
         # As in every step.
         eval_frozen(model, self.recipe.freeze)
-        batches = Batches(self.training, self.recipe.batch_size, seed=self.recipe.seed)
+        recipe = self.recipe
+        even = recipe.sampling == "balanced"
+        batches = Batches(self.training, recipe.batch_size, seed=recipe.seed, balanced=even)
         # Dropout draws, before the first step has set a seed.
         torch.manual_seed(seed_of(self.recipe.seed, MASKS))
         for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):

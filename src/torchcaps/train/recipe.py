@@ -24,7 +24,7 @@ from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 from torchcaps.train.selecting import SelectBy
 
 # Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
-Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary"]
+Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary", "focal"]
 MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
@@ -37,7 +37,9 @@ MOST = 10**9
 YOUNGER: dict[str, Any] = {
     "accumulate": 1,
     "begins_with": None,
+    "class_weights": None,
     "crop": None,
+    "focal_gamma": 2.0,
     "freeze": (),
     "groups": None,
     "measure": (),
@@ -50,6 +52,7 @@ YOUNGER: dict[str, Any] = {
     "prune_to": None,
     "prune_tolerance": 0.0,
     "prune_unit": "weight",
+    "sampling": "shuffled",
     "select_by": "loss",
     "standardise": None,
     "test_data": None,
@@ -102,6 +105,13 @@ class Recipe(BaseModel):
     m_plus: float = Field(0.9, gt=0, le=1)
     m_minus: float = Field(0.1, ge=0, lt=1)
     lambda_: float = Field(0.5, ge=0)
+    # Of the focal loss: how little counts what is nearly right.
+    focal_gamma: float = Field(2.0, ge=0)
+    # What the loss of an image is multiplied by: a number a class, or as many as make all classes
+    # count the same.
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = None
+    # Each image once an epoch, or every class equally often: of small ones images come again.
+    sampling: Literal["shuffled", "balanced"] = "shuffled"
     reconstruction_weight: float = Field(0.0005, ge=0)
     optimiser: Optimiser = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -228,6 +238,20 @@ class Recipe(BaseModel):
             )
         return tuple(map(tuple, value))
 
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _balanced_or_numbers(cls, value: Any) -> Any:
+        if value is None or value == "balanced":
+            return value
+        numbers = (int, float)
+        is_list = isinstance(value, list | tuple)
+        if not is_list or not all(type(x) in numbers and 0 <= x < math.inf for x in value):
+            raise ValueError(
+                f'it must be "balanced", or a number from 0 up for each class, for example [1, 5], '
+                f"not {short(value)}"
+            )
+        return tuple(map(float, value))
+
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         """Every field that is set is one that the others make use of."""
@@ -240,6 +264,7 @@ class Recipe(BaseModel):
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
+            ("focal_gamma", self.loss == "focal", 'loss = "focal"'),
             *uses(self.prune, self.prune_to),
             ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
@@ -249,6 +274,11 @@ class Recipe(BaseModel):
         for name, used, needs in rules:
             if not used and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} is of use with {needs} only; leave it out")
+        if self.class_weights is not None and self.sampling == "balanced":
+            raise ValueError(
+                'class_weights and sampling = "balanced" would even out the classes twice; leave '
+                "one of them out"
+            )
         if self.m_plus <= self.m_minus:
             raise ValueError(
                 f"m_plus, from which a class is there, must be above m_minus, but they are "

@@ -28,6 +28,7 @@ from torchcaps.train.frozen import freeze
 from torchcaps.train.images import images_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import initial_model, take_frozen
+from torchcaps.train.weighing import weighed
 
 # Images shown to the network; a quarter of them is what it should learn by heart.
 BATCH = 64
@@ -178,7 +179,7 @@ def examine(
         *examine_images(recipe, training, load_test),
         *examine_network(
             model.to(device),
-            recipe,
+            weighed(recipe, training),
             batch,
             class_names=training.class_names,
             judged_by=training.judged_by,

@@ -158,6 +158,20 @@ class Run:
         return f"epoch {best} of {self.epochs_trained}, {in_words(self.recipe.select_by)}"
 
     @property
+    def evened(self) -> str | None:
+        """How classes of unequal size were evened out in training; None where they were not."""
+        if self.recipe.sampling == "balanced":
+            return "every class shown equally often"
+        found = self.result().get("class_weights")
+        if not isinstance(found, dict):
+            return None
+        try:
+            each = [f"{name} {float(weight):.3g}" for name, weight in found.items()]
+        except (TypeError, ValueError):
+            raise damaged(self.result_file, "its 'class_weights' are no numbers") from None
+        return f"class weights {', '.join(each)}"
+
+    @property
     def commonest(self) -> Commonest | None:
         """The line that the accuracy has to beat; None of runs that did not write it down."""
         found = self.result().get("commonest")
