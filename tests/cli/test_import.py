@@ -183,9 +183,6 @@ def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(
         pruned = tc.train.make_recipe(**fields, prune="magnitude", prune_to=0.5, prune_ramp=1)
         made = tc.train.fit(pruned, tmp_path / "made", model=net(), begin_with=run)
         assert made.result()["sparsity"]["share"] == 0.5
-        small = tmp_path / "small.safetensors"
-        said = call("shrink", run, "--import", file, "--out", small)
-        assert_one_sentence(said, "a Net is no chain of convolutions with capsules on top, so")
         shown = Run(run).recipe.model_copy(update={"data": "own"})
         Run(run).write(Run(run).recipe_file, shown.model_dump_json())
         assert_one_sentence(

@@ -63,7 +63,6 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("eval run --root at", "tasks.evaluate_file", {"root": Path("at")}),
     ("perturb run --root at", "tasks.perturb", {"root": Path("at")}),
     ("dictionary run --root at", "tasks.dictionary", {"root": Path("at")}),
-    ("shrink run --out x.safetensors --root at", "tasks.shrink", {"root": Path("at")}),
     ("doctor run --root at", "tasks.doctor_run", {"root": Path("at")}),
     (f"{DOCTOR} --root at", "tasks.doctor", {"root": Path("at")}),
     ("estimate --model capsnet --precision bfloat16", "tasks.estimate", {"precision": "bfloat16"}),

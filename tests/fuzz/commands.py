@@ -39,7 +39,6 @@ ARGUMENTS = {
     "compare": ["RUN"],
     "lr": ["RUN"],
     "prune": ["RUN"],
-    "shrink": ["RUN"],
     "perturb": ["RUN"],
     "dictionary": ["RUN"],
     "data list": [],
@@ -96,8 +95,6 @@ def draw_command(draw: random.Random, bench: Bench) -> list[str]:
     # What trains has to stop soon, and what writes needs a place.
     if name == "lr" and "--steps" not in words:
         words += ["--steps", "10"]
-    if name == "shrink":
-        words += ["--out", str(bench.folder / "small.safetensors")]
     if name == "prune":
         words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
     if name == "study run":

@@ -15,7 +15,6 @@ from error_text import cases_of, said_by
 from registries import as_before
 from torchcaps import Capsules, Output, Routed, create_model, layers, models, ops, save
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.smaller import adopt_sizes
 from torchcaps.models.stack import routed_by
 
 ERRORS = Path(__file__).with_name("errors.txt")
@@ -164,7 +163,6 @@ def network(images):
 NAMES = vars(layers) | vars(models) | vars(torchcaps) | globals()
 NAMES |= {
     "prune": prune,
-    "adopt_sizes": adopt_sizes,
     "routed_by": routed_by,
     "classes_of": lambda model: model.layers["classes"],
     "SIZES": {"n_in": 32, "n_out": 3, "vote_bias": False},

@@ -20,7 +20,6 @@ from registries import as_before
 from torchcaps import Output, create_model, load, register_model, save
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting, Routing, use_backend
-from torchcaps.models.smaller import Kept, smaller
 from torchcaps.ops import uniform_routing
 
 NAME = "mitterreiter_5x16"
@@ -362,11 +361,10 @@ def test_what_the_sentences_advise_is_saved(tmp_path):
     assert all(torch.equal(found[name], each) for name, each in model.state_dict().items())
 
 
-def test_a_network_may_be_copied_moved_given_classes_and_made_smaller_before_it_is_saved(tmp_path):
+def test_a_network_may_be_copied_moved_and_given_classes_before_it_is_saved(tmp_path):
     model = create_model("rem_dr", **TINY)
     model.reset_classes(5)
-    small = smaller(copy.deepcopy(model).double(), Kept({}, (1,), None, {}))
-    for name, each in (("same", model), ("small", small)):
+    for name, each in (("same", model), ("moved", copy.deepcopy(model).double())):
         save(each, tmp_path / name)
         save(load(tmp_path / name), tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == (tmp_path / name).read_bytes()
@@ -440,7 +438,6 @@ def test_what_hangs_on_a_network_without_computing_in_it_is_no_change(tmp_path):
     model = create_model("rem_dr", **TINY)
     model.loss = nn.CrossEntropyLoss()
     save(model, tmp_path / "net.safetensors")
-    save(smaller(model, Kept({}, (1,), None, {})), tmp_path / "small.safetensors")
 
 
 def test_layers_that_route_at_once_have_one_count_and_a_file_that_of_their_options(tmp_path):
@@ -531,7 +528,7 @@ def test_what_was_set_of_norms_comes_back(tmp_path):
     # Other networks that are made of this one have it too, and keep it when they are saved.
     other = load(path)
     other.reset_classes(5)
-    for each in (other, load(path, n_classes=5), smaller(model, Kept({}, None, None, {}))):
+    for each in (other, load(path, n_classes=5)):
         save(each, tmp_path / "other")
         for one in (each, load(tmp_path / "other")):
             assert {p.eps for p in one.modules() if isinstance(p, nn.BatchNorm2d)} == {1e-3}

@@ -1,4 +1,4 @@
-"""What cannot be pruned or taken out, in errors.txt, word by word."""
+"""What cannot be pruned, in errors.txt, word by word."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from ten import Ten
 from torchcaps import create_model, prune
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.own import OwnNetwork
-from torchcaps.models.smaller import Kept, smaller
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, lowest
 from torchcaps.types import Capsules, Output
 
@@ -107,11 +106,7 @@ NAMES = vars(prune) | globals()
 NAMES |= {
     "generator": torch.Generator(),
     "OWN": OwnNetwork(Mine()),
-    "AS_IT_IS": Kept({}, None, None, {}),
-    "TWO_TYPES": Kept({}, (0, 1), None, {}),
-    "small": partial(network, "rem_dr", kernel=7, types=4, width=8),
     "nan": torch.full((6, 1, 1, 1), torch.nan),
-    "smaller": smaller,
 }
 
 

@@ -50,8 +50,6 @@ class CapsuleNetwork(NamedNetwork):
     """
 
     _routes = True
-    # Which primary capsules the first layer reads, where some were taken out (`models.smaller`).
-    kept_children: Tensor | None
 
     def __init__(
         self,
@@ -79,7 +77,6 @@ class CapsuleNetwork(NamedNetwork):
         self.schedule: Schedule = schedule
         if schedule == "concurrent":
             self._common_iterations()
-        self.register_buffer("kept_children", None)
         self._check_primary_grid()
 
     def forward(
@@ -112,8 +109,6 @@ class CapsuleNetwork(NamedNetwork):
         functions = by_layer(couple, list(layers))
         changes = named("intervene", intervene, ["primary", *layers])
         capsules: Capsules = self.primary(self.backbone(image))
-        if self.kept_children is not None:
-            capsules = _some(capsules, self.kept_children)
         capsules = leaving("primary", capsules, changes)
         changes.pop("primary", None)
         with routed_so_often(self, iterations):
@@ -216,10 +211,3 @@ class CapsuleNetwork(NamedNetwork):
 
 def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
     return (layer if isinstance(layer, AttentionCapsules) else layer.routing).normalised_over
-
-
-def _some(capsules: Capsules, index: Tensor) -> Capsules:
-    """Return the capsules at these indices."""
-    pose, activation = capsules
-    some = None if activation is None else activation.index_select(-1, index)
-    return Capsules(pose.index_select(-2, index), some)

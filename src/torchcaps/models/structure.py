@@ -40,9 +40,9 @@ class Run(NamedTuple):
         """The convolution by which its channels are known."""
         return self.makers[0]
 
-    def channels(self, kept: tuple[int, ...]) -> tuple[int, ...]:
-        """The channels of these units."""
-        return tuple(unit * self.size + c for unit in kept for c in range(self.size))
+    def channels(self, unit: int) -> tuple[int, ...]:
+        """The channels of a unit."""
+        return tuple(unit * self.size + c for c in range(self.size))
 
 
 def _chain(network: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -10,7 +10,6 @@ from torchcaps.prune.lobster import Lobster
 from torchcaps.prune.magnitude import Magnitude, ramp
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.pruner import Pruner, Scope, lamp
-from torchcaps.prune.removable import Silent, removable, silent
 from torchcaps.prune.snip import Snip
 from torchcaps.prune.units import Unit, UnitKind, units
 from torchcaps.prune.weights import Sparsity, prunable, sparsity
@@ -23,7 +22,6 @@ __all__ = [
     "Pruner",
     "RandomMasks",
     "Scope",
-    "Silent",
     "Snip",
     "Sparsity",
     "Unit",
@@ -32,8 +30,6 @@ __all__ = [
     "lowest",
     "prunable",
     "ramp",
-    "removable",
-    "silent",
     "sparsity",
     "units",
 ]

@@ -168,7 +168,7 @@ def _parts_of(network: nn.Module, run: Run) -> list[tuple[Part, ...]]:
     assert isinstance(maker, nn.Conv2d)
     found = []
     for unit in range(maker.out_channels // run.size):
-        channels = run.channels((unit,))
+        channels = run.channels(unit)
         made = [*run.makers, *convolutions(network, run.passed)]
         parts = [Part(f"{name}.weight", 0, channels) for name in made]
         parts += [Part(f"{name}.weight", 1, channels) for name in run.readers]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torchcaps.tasks.predictions import write_predictions
     from torchcaps.tasks.prune_run import prune_run
     from torchcaps.tasks.rate_test import RateTest, rate_test
-    from torchcaps.tasks.shrink import Shrunk, shrink
 
 __all__ = [
     "CheckedRun",
@@ -25,7 +24,6 @@ __all__ = [
     "Estimate",
     "Perturbed",
     "RateTest",
-    "Shrunk",
     "check_run",
     "demo",
     "dictionary",
@@ -41,7 +39,6 @@ __all__ = [
     "predict",
     "prune_run",
     "rate_test",
-    "shrink",
     "trace_images",
     "write_predictions",
     "write_report",

@@ -25,7 +25,6 @@ from torchcaps.layers.routing.table import import_path
 from torchcaps.models.limits import without_memory
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
-from torchcaps.models.smaller import CHILDREN, SMALLER, adopt_sizes
 
 # The entry of a configuration with what a file keeps; no option can be called so.
 BY_HAND = "set by hand"
@@ -51,7 +50,7 @@ OTHERWISE = (
 def made_again(network: nn.Module) -> nn.Module | None:
     """What the name and options of a network make; None where nobody here can make it."""
     config: dict[str, Any] = dict(network.config)  # type: ignore[arg-type]
-    name, said = config.pop("name"), config.pop(SMALLER, None)
+    name = config.pop("name")
     if name not in MODELS:
         return None
     if isinstance(config.get("routing"), dict):
@@ -62,22 +61,12 @@ def made_again(network: nn.Module) -> nn.Module | None:
         with torch.random.fork_rng(devices=[]), without_memory(), catch_warnings():
             # As of weights that are copied to where no memory is.
             simplefilter("ignore")
-            made = make_model(name, **config)
+            return make_model(name, **config)
     except Exception:
         # A network of one's own may look at numbers as it is made, and here are none.
         if MODELS[name].is_own:
             return None
         raise
-    if said is not None:
-        # Tensors may stand where none was made, as a prior does.
-        places = {CHILDREN} | {
-            f"{path}.{name}".removeprefix(".")
-            for path, part in made.named_modules()
-            for name in (*part._parameters, *part._buffers)
-        }
-        state = {key: value for key, value in network.state_dict().items() if key in places}
-        adopt_sizes(made, state, said)
-    return made
 
 
 def check_as_made(network: nn.Module, made: nn.Module) -> None:

@@ -10,7 +10,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.files.as_made import CHOICES, changed_settings, made_again
 from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.registry import make_model
-from torchcaps.models.smaller import SMALLER
 
 
 def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -71,11 +70,6 @@ def reset_classes(network: NamedNetwork, n_classes: int) -> tuple[str, ...]:
         raise TorchcapsError(
             "reset_classes remakes a network of create_model by its name and options, which "
             "this one was not made by; give it a new last layer yourself."
-        )
-    if SMALLER in config:
-        raise TorchcapsError(
-            "this network was made smaller, so it cannot be given other classes; take the one "
-            "before it was shrunk."
         )
     words = {name: value for name, value in config.items() if name != "name"}
     fresh = make_model(config["name"], **{**words, "n_classes": n_classes})

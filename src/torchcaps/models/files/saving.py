@@ -32,7 +32,6 @@ from torchcaps.models.limits import without_memory
 from torchcaps.models.own import OWN, OwnNetwork, as_given, check_has_weights, own_module
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
-from torchcaps.models.smaller import SMALLER, adopt_sizes
 
 # Where a run folder has its network.
 OF_A_RUN = "model.safetensors"
@@ -181,11 +180,7 @@ def load_network(
 
 
 def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any]) -> nn.Module:
-    said = config.pop(SMALLER, None)
     network = _without_weights(name, config)
-    if said is not None:
-        adopt_sizes(network, state, said)
-        network.config[SMALLER] = said  # type: ignore[index, operator]
     is_own = MODELS[name].is_own
     if is_own:
         take_dtypes(network, state)
@@ -238,11 +233,6 @@ def _with_classes(
     path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any], n_classes: int
 ) -> nn.Module:
     """A new network of other classes, with what fits it."""
-    if SMALLER in config:
-        raise TorchcapsError(
-            f"{path} holds a network that was made smaller, which cannot be given other classes; "
-            f"take the one before it was shrunk."
-        )
     network = make_model(name, **{**config, "n_classes": n_classes})
     take_dtypes(network, state)
     say_what_is_new(str(path), take_fitting(network, state), network, state)
