@@ -24,7 +24,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from laid_cifar import archive, member
 from laid_idx import idx
-from laid_mat import affnist_bytes, svhn_bytes
+from laid_mat import affnist_bytes, as_published, svhn_bytes, zipped
 from laid_norb import TEST, TRAIN, cat, dat, info
 from laid_pictures import paint
 from laid_trunk import published
@@ -82,9 +82,8 @@ def lay_affnist(root: Path) -> None:
         answers = gzip.compress(idx((len(labels),), bytes(labels)))
         (root / f"{stem}-labels-idx1-ubyte.gz").write_bytes(answers)
     images = joined(TESTED, 1, 40, 40)
-    (root / "affNIST").mkdir()
-    content = affnist_bytes(packed=True, labels=bytes(OF_TESTED), images=images)
-    (root / "affNIST" / "test.mat").write_bytes(content)
+    content = affnist_bytes(labels=bytes(OF_TESTED), images=images)
+    zipped(root / "affNIST" / "test.mat.zip", test=content)
 
 
 def lay_svhn(root: Path) -> None:
@@ -92,7 +91,7 @@ def lay_svhn(root: Path) -> None:
         images = joined(numbers, 3, 32, 32, by_columns=True)
         # The digit 0 has label 10.
         answers = bytes(label or 10 for label in labels)
-        content = svhn_bytes(packed=True, images=images, labels=answers)
+        content = svhn_bytes(images=images, labels=answers)
         (root / f"{split}_32x32.mat").write_bytes(content)
 
 
@@ -403,10 +402,13 @@ def digest(numbers: Sequence[int], labels: Sequence[int], case: Case, folder: Pa
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES]
 )
-def test_a_planned_job_comes_from_published_files_to_a_verdict(name, call, shown, tmp_path):
+def test_a_planned_job_comes_from_published_files_to_a_verdict(
+    name, call, shown, tmp_path, monkeypatch
+):
     case = CASES[name]
     (tmp_path / "data").mkdir()
     case.lay(tmp_path / "data")
+    as_published(monkeypatch, tmp_path / "data")
     outcome = call(case.line)
     (found,) = outcome["records"]
     record = read_record(tmp_path / "evidence" / outcome["study"] / f"{found}.json")

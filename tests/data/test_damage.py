@@ -9,9 +9,8 @@ from PIL import Image
 import laid_idx
 import laid_norb
 from damage import assert_survives
-from laid_cifar import PICTURE, archive, binary_ten, member, python_ten
-from laid_mat import affnist_bytes, svhn_bytes
-from torchcaps.data import affnist, cifar10, from_npz, image_folder, mnist, smallnorb, svhn
+from laid_cifar import PICTURE, archive, binary_ten, member
+from torchcaps.data import cifar10, from_npz, image_folder, mnist, smallnorb
 
 
 def of_mnist(root, name):
@@ -23,13 +22,8 @@ def of_norb(root, kind, packed):
     return path.with_name(f"{path.name}{'.gz' * packed}"), lambda: smallnorb(root, "train")
 
 
-def of_mat(root, name, read, make, packed):
-    (root / name).write_bytes(make(packed=packed))
-    return root / name, lambda: read(root, "test")
-
-
-def of_cifar(root, lay, name):
-    return lay(root) / name, lambda: cifar10(root, "test")
+def of_cifar(root, name):
+    return binary_ten(root) / name, lambda: cifar10(root, "test")
 
 
 def of_tar(root, name):
@@ -60,18 +54,7 @@ FORMATS = {
         for kind in ("dat", "cat", "info")
         for packed in (False, True)
     },
-    **{
-        f"{name}{' packed' * packed}": partial(
-            of_mat, name=name, read=read, make=make, packed=packed
-        )
-        for name, read, make in (
-            ("test_32x32.mat", svhn, svhn_bytes),
-            ("test.mat", affnist, affnist_bytes),
-        )
-        for packed in (False, True)
-    },
-    "cifar binary": partial(of_cifar, lay=binary_ten, name="test_batch.bin"),
-    "cifar python": partial(of_cifar, lay=python_ten, name="test_batch"),
+    "cifar binary": partial(of_cifar, name="test_batch.bin"),
     "cifar tar": partial(of_tar, name="a.tar"),
     "cifar tar.gz": partial(of_tar, name="a.tar.gz"),
     "npz": partial(of_npz, save=np.savez),

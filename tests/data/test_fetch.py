@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import threading
-import zipfile
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -58,23 +57,6 @@ def publish(server, monkeypatch):
         monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
 
     return publish
-
-
-@pytest.fixture
-def publish_zip(publish, tmp_path):
-    """Publish a zip of these members, or these bytes in its place, to be unpacked below tiny/held;
-    return its bytes."""
-
-    def publish_zip(damage=lambda content: content, **members):
-        with zipfile.ZipFile(tmp_path / "z", "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(name.replace("__", "/"), content)
-        content = damage((tmp_path / "z").read_bytes())
-        digest = hashlib.sha256(content).hexdigest()
-        publish(whole(content), size=len(content), sha256=digest, unpack="tiny/held")
-        return content
-
-    return publish_zip
 
 
 def get(root, **options):
@@ -223,18 +205,6 @@ def test_a_file_that_is_none_is_refused(publish, tmp_path, kind):
         f"{planted} should be the published file, but is a folder, a pipe or a device; move it "
         f"away, and fetch again."
     )
-
-
-def test_unpacking_does_not_write_through_a_planted_link(publish_zip, tmp_path):
-    publish_zip(**{"1.mat": b"one"})
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"not to be touched")
-    held = tmp_path / "root/tiny/held"
-    held.mkdir(parents=True)
-    (held / "1.mat.partial").symlink_to(victim)
-    get(tmp_path / "root")
-    assert victim.read_bytes() == b"not to be touched"
-    assert (held / "1.mat").read_bytes() == b"one"
 
 
 def elsewhere(handler):
@@ -421,25 +391,6 @@ def test_killed_between_any_two_lines_the_next_call_finishes(
     assert steps > 100
 
 
-@stopped_anywhere
-def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish_zip, tmp_path):
-    members = {"1.mat": b"one", "2.mat": b"two"}
-    content = publish_zip(**members)
-
-    def prepare(root):
-        (root / "tiny").mkdir(parents=True)
-        (root / "tiny/file.bin").write_bytes(content)
-
-    def check(root):
-        for path in (root / "tiny/held").glob("*.mat"):
-            assert path.read_bytes() == members[path.name]
-
-    def finish(root):
-        assert sorted(path.name for path in (root / "tiny/held").iterdir()) == list(members)
-
-    assert killed_everywhere(tmp_path, prepare, check, finish) > 30
-
-
 @pytest.mark.parametrize("at", ["fsync", "replace", "write"])
 def test_a_full_disk_is_told_and_what_came_is_kept(publish, tmp_path, monkeypatch, at):
     def full(*_):
@@ -532,39 +483,6 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     assert_fetched(tmp_path)
 
 
-def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish_zip, tmp_path):
-    members = {"a__1.mat": b"one", "a__2.mat": b"two", "__..__..__out.mat": b"three"}
-    members["3.mat"] = b"four"
-    publish_zip(**members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
-    get(tmp_path / "root")
-    held = tmp_path / "root/tiny/held"
-    found = {path.name: path.read_bytes() for path in held.iterdir()}
-    assert found == {"1.mat": b"one", "2.mat": b"two", "3.mat": b"four", "out.mat": b"three"}
-    # What is missing, cut short or changed comes again, the rest is left as it is.
-    (held / "1.mat").unlink()
-    (held / "2.mat").write_bytes(b"t")
-    (held / "3.mat").write_bytes(b"fouR")
-    stamp = (held / "out.mat").stat().st_mtime_ns
-    get(tmp_path / "root")
-    assert {path.name: path.read_bytes() for path in held.iterdir()} == found
-    assert (held / "out.mat").stat().st_mtime_ns == stamp
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"PK no archive",
-        lambda content: content[:-10],
-        lambda content: content[:60] + b"\xff\xff" + content[62:],
-    ],
-    ids=["none", "cut", "flipped"],
-)
-def test_what_was_published_damaged_is_told(publish_zip, tmp_path, damage):
-    publish_zip(damage, **{"1.mat": bytes(range(200))})
-    text = text_of(lambda: get(tmp_path / "root"))
-    assert "file.bin was published as it is, but cannot be unpacked (" in text
-
-
 def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
     assert text_of(lambda: fetch_data("minst", root=tmp_path)) == (
         "'minst' is no data set that can be fetched; did you mean 'mnist'? known: "
@@ -601,10 +519,7 @@ def test_the_catalogue_tells_of_every_file_what_it_must():
 def test_a_reader_looks_where_the_files_are_laid(tmp_path, name, split):
     laid = []
     for file in PUBLISHED[name].files:
-        packed = tmp_path / file.path
-        place = packed if file.unpack is None else tmp_path / file.unpack / "1.mat"
-        if file.unpack == "affNIST":
-            place = tmp_path / "affNIST/test.mat"
+        place = tmp_path / file.path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"no data")
         laid.append(place)

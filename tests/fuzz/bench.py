@@ -2,13 +2,10 @@
 
 import contextlib
 import gzip
-import io
 import json
-import pickle
 import shutil
 import struct
 import sys
-import zipfile
 from pathlib import Path
 from unittest import mock
 
@@ -17,8 +14,7 @@ import torch
 from PIL import Image
 
 from fuzz.trial import quiet
-from laid_cifar import BLACK, PICTURE, archive, binary_ten, member, python_ten
-from laid_mat import affnist_bytes, svhn_bytes
+from laid_cifar import PICTURE, archive, binary_ten, member
 from made_records import made
 from torchcaps import create_model, save
 from torchcaps.cli import main
@@ -129,18 +125,10 @@ class Bench:
             (folder / f"{stem}-{name}.mat").write_bytes(head + array.tobytes())
 
     def _lay_photographs(self) -> None:
-        """CIFAR in each of its forms, affNIST and SVHN, and Tiny ImageNet."""
-        for name, lay in (("cifar", binary_ten), ("cifar-python", python_ten)):
-            lay(self.folder / name)
-        rows = np.frombuffer(PICTURE + BLACK, np.uint8).reshape(2, 3072)
-        pickled = pickle.dumps({"data": rows, "fine_labels": [3, 99]}, protocol=2)
-        (self.folder / "hundred").mkdir()
-        (self.folder / "hundred" / "train").write_bytes(pickled)
+        """CIFAR, packed and not, and Tiny ImageNet."""
+        binary_ten(self.folder / "cifar")
         inside = member("cifar-10-batches-bin/test_batch.bin", b"\x03" + PICTURE)
         archive(self.folder / "cifar-10-binary.tar.gz", inside)
-        (self.folder / "mat").mkdir()
-        for name, content in (("test", affnist_bytes()), ("train_32x32", svhn_bytes(packed=True))):
-            (self.folder / "mat" / f"{name}.mat").write_bytes(content)
         self.tiny = self.folder / "tiny-imagenet-200"
         for k, wnid in enumerate(("n02", "n01")):
             places = (f"train/{wnid}/images/{wnid}_0.JPEG", f"val/images/val_{k}.JPEG")
@@ -154,16 +142,8 @@ class Bench:
 
     def _lay_published(self) -> None:
         """What a server sends for the one file of a published set, and what is here of it."""
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("folder/1.mat", affnist_bytes())
-        self.published = packed.getvalue()
+        self.published = np.random.default_rng(0).bytes(800)
         self.partial, self.answer = self.folder / "begun.partial", self.folder / "answer.http"
         self.partial.write_bytes(self.published[:200])
-        self.answer.write_bytes(self.answer_with(self.published))
-        self.zip = self.folder / "published.zip"
-        self.zip.write_bytes(self.published)
-
-    def answer_with(self, content: bytes) -> bytes:
-        """Of a server."""
-        return f"HTTP/1.0 200 OK\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+        head = f"HTTP/1.0 200 OK\r\nContent-Length: {len(self.published)}\r\n\r\n"
+        self.answer.write_bytes(head.encode() + self.published)

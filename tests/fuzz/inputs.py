@@ -19,25 +19,21 @@ import torch
 from fuzz.bench import Bench
 from fuzz.commands import check_command
 from fuzz.mutate import mutated
-from fuzz.signed import in_gzip, in_mat, in_pickle, in_safetensors, in_state, in_zip, sign
+from fuzz.signed import in_gzip, in_safetensors, in_state, in_zip, sign
 from fuzz.trial import Wrong, check_sentence, in_time
 from loopback import serving
 from torchcaps import TorchcapsError, load
 from torchcaps.data import (
     PUBLISHED,
-    affnist,
     cifar10,
-    cifar100,
     fetch_data,
     from_npz,
     image_folder,
     mnist,
     smallnorb,
-    svhn,
     tiny_imagenet,
 )
 from torchcaps.data.read.idx import read_idx
-from torchcaps.data.read.mat import read_mat
 from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import compare, read_record
 from torchcaps.study.ledger import Ledger
@@ -97,7 +93,6 @@ def targets(bench: Bench) -> list[Target]:
         found.append(Target(f"picture {path.suffix}", path, read))
     plain = folder / "mnist" / "t10k-labels-idx1-ubyte"
     found.append(Target("idx", plain, lambda: read_idx(plain, axes=1)))
-    found.append(Target("as mat", plain, lambda: read_mat(plain, ("X", "y"))))
     return found
 
 
@@ -161,39 +156,17 @@ def _go_on(run: Run) -> str:
 
 def _of_photographs(bench: Bench) -> list[Target]:
     folder, tiny = bench.folder, bench.tiny
-    tar, hundred = folder / "cifar-10-binary.tar.gz", folder / "hundred"
+    tar = folder / "cifar-10-binary.tar.gz"
     found = [
         Target(
             "cifar",
             folder / "cifar" / "data_batch_2.bin",
             lambda: cifar10(folder / "cifar", "train"),
         ),
-        Target(
-            "cifar pickle",
-            folder / "cifar-python" / "test_batch",
-            lambda: cifar10(folder / "cifar-python", "test"),
-        ),
         Target("cifar tar", tar, lambda: cifar10(tar, "test")),
         Target("cifar tar", tar, lambda: cifar10(tar, "test"), change=in_gzip),
-        Target("affnist", folder / "mat" / "test.mat", lambda: affnist(folder / "mat", "test")),
-        Target(
-            "affnist packed",
-            folder / "mat" / "test.mat",
-            lambda: affnist(folder / "mat", "test"),
-            change=in_mat,
-        ),
-        Target("svhn", folder / "mat" / "train_32x32.mat", lambda: svhn(folder / "mat", "train")),
         Target("npz", folder / "set.npz", lambda: from_npz(folder / "set.npz"), change=in_zip),
     ]
-    for change in (mutated, in_pickle):
-        found.append(
-            Target(
-                "cifar100 pickle",
-                hundred / "train",
-                lambda: cifar100(hundred, "train"),
-                change=change,
-            )
-        )
     for name in ("train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz"):
         split = "train" if name.startswith("train") else "test"
         found.append(
@@ -261,15 +234,12 @@ def _of_published(bench: Bench) -> list[Target]:
     return [
         Target("data get: answer", bench.answer, lambda: _fetched(bench), whole),
         Target("data get: begun", bench.partial, lambda: _fetched(bench), whole),
-        Target("data get: unpack", bench.zip, lambda: _fetched(bench, bench.zip), change=in_zip),
-        Target("data get: unpack", bench.zip, lambda: _fetched(bench, bench.zip)),
     ]
 
 
-def _fetched(bench: Bench, archive: Path | None = None) -> bytes:
-    """From a server here; an archive that is given was published as it is."""
-    content = bench.published if archive is None else _content(archive)
-    answer = _content(bench.answer) if archive is None else bench.answer_with(content)
+def _fetched(bench: Bench) -> bytes:
+    """From a server here."""
+    content, answer = bench.published, _content(bench.answer)
     with (
         tempfile.TemporaryDirectory() as root,
         serving() as server,
@@ -282,12 +252,10 @@ def _fetched(bench: Bench, archive: Path | None = None) -> bytes:
             len(content),
             hashlib.sha256(content).hexdigest(),
             (server.url("/packed.zip"),),
-            unpack=None if archive is None else "set",
         )
         PUBLISHED["drawn"] = PublishedSet("bytes", "free", "here", (file,))
-        if archive is None:
-            (Path(root) / "set").mkdir()
-            _copy(bench.partial, Path(root) / "set" / "packed.zip.partial")
+        (Path(root) / "set").mkdir()
+        _copy(bench.partial, Path(root) / "set" / "packed.zip.partial")
         (path,) = fetch_data("drawn", root=root, timeout=0.5)
         return path.read_bytes()
 

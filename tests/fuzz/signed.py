@@ -6,30 +6,20 @@ Each takes a good file and gives one that is whole as far as sums and digests te
 import gzip
 import io
 import json
-import pickle
 import random
 import zipfile
 
 import torch
 
 from fuzz.mutate import mutated, value_mutated
-from laid_mat import little
 from torchcaps._digests import NAME, digest_of
 from torchcaps.train import Run
 
-__all__ = ["in_gzip", "in_mat", "in_pickle", "in_safetensors", "in_state", "in_zip", "sign"]
-
-# Of a MATLAB file, before its first element.
-HEADER = 128
+__all__ = ["in_gzip", "in_safetensors", "in_state", "in_zip", "sign"]
 
 
 def in_gzip(content: bytes, draw: random.Random) -> bytes:
     return gzip.compress(mutated(gzip.decompress(content), draw))
-
-
-def in_mat(content: bytes, draw: random.Random) -> bytes:
-    """All elements behind one checksum, which MATLAB packs one by one."""
-    return content[:HEADER] + little.packed(mutated(content[HEADER:], draw))
 
 
 def in_zip(content: bytes, draw: random.Random) -> bytes:
@@ -43,12 +33,6 @@ def in_zip(content: bytes, draw: random.Random) -> bytes:
         for info, held in members.items():
             archive.writestr(info.filename, held, info.compress_type)
     return changed.getvalue()
-
-
-def in_pickle(content: bytes, draw: random.Random) -> bytes:
-    """Another value in what was pickled, and not another pickle."""
-    value = value_mutated(pickle.loads(content), draw)
-    return pickle.dumps(value, protocol=draw.randrange(5))
 
 
 def in_state(content: bytes, draw: random.Random) -> bytes:

@@ -38,8 +38,6 @@ class RemoteFile:
     size: int
     sha256: str
     mirrors: tuple[str, ...]
-    # The folder, below the same root, for the .mat files of a zip. Other archives are read packed.
-    unpack: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,6 @@ def _published() -> dict[str, PublishedSet]:
                     file["size"],
                     file["sha256"],
                     tuple(f"{mirror}{file['name']}" for mirror in each["mirrors"]),
-                    file.get("unpack"),
                 )
                 for file in each["files"]
             ),

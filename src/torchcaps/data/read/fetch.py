@@ -9,14 +9,11 @@ import hashlib
 import http.client
 import os
 import re
-import shutil
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import cast
 from urllib.parse import urljoin, urlsplit
 
@@ -24,6 +21,7 @@ from filelock import FileLock
 
 from torchcaps._checks import check_number
 from torchcaps._paths import own_file, path_of
+from torchcaps.data.read.packed import check_published
 from torchcaps.data.registry import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
 
@@ -99,18 +97,6 @@ def _fetch(file: RemoteFile, root: Path, timeout: float, progress: Progress | No
             # Another process may have been quicker.
             if not place.exists():
                 _download(file, place, timeout, progress)
-    if file.unpack is not None:
-        with _lock(place):
-            try:
-                _unpack(place, root / file.unpack)
-            except (OSError, KeyboardInterrupt):
-                raise
-            except Exception as error:
-                # zipfile raises errors of many kinds.
-                raise TorchcapsError(
-                    f"{place} was published as it is, but cannot be unpacked ({error}); torchcaps "
-                    f"knows another archive than it should: report it, please."
-                ) from error
     return place
 
 
@@ -131,12 +117,7 @@ def _compare(place: Path, file: RemoteFile) -> None:
             f"away, and fetch again."
         )
     with place.open("rb") as held:
-        found = hashlib.file_digest(held, "sha256").hexdigest()
-    if found != file.sha256:
-        raise TorchcapsError(
-            f"{place} is not the published file: its SHA-256 begins with {found[:12]}, where "
-            f"{file.sha256[:12]} belongs; move it away, and fetch again."
-        )
+        check_published(held, place, file.sha256)
 
 
 def _download(file: RemoteFile, place: Path, timeout: float, progress: Progress | None) -> None:
@@ -287,25 +268,3 @@ def _next(response: http.client.HTTPResponse, most: int, where: str) -> bytes:
     if not piece:
         raise _DroppedError(f"stopped {where}")
     return piece
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack the .mat files of a zip, whose SHA-256 is right, into one folder; those that are whole
-    there are kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(archive) as packed:
-        for member in packed.infolist():
-            place = folder / PurePosixPath(member.filename).name
-            if place.suffix != ".mat" or place.name.startswith("."):
-                continue
-            is_as_long = place.is_file() and place.stat().st_size == member.file_size
-            if is_as_long and zlib.crc32(place.read_bytes()) == member.CRC:
-                continue
-            partial = place.with_name(f"{place.name}.partial")
-            # What a killed call left, or a link that somebody planted: neither is written through.
-            partial.unlink(missing_ok=True)
-            with packed.open(member) as source, partial.open("xb") as out:
-                shutil.copyfileobj(source, out, CHUNK)
-                out.flush()
-                os.fsync(out.fileno())
-            partial.replace(place)

@@ -4,10 +4,12 @@ Nothing is unpacked to disk, and no size is believed before that many bytes have
 """
 
 import gzip
+import hashlib
 import os
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
@@ -78,6 +80,17 @@ def rest(file: Readable, count: int, path: Path) -> bytearray:
     if file.read(1):
         raise damaged(path, f"holds more than the {count} bytes that its header announces")
     return values
+
+
+def check_published(file: IO[bytes], path: Path, sha256: str) -> None:
+    """Refuse a file, open at its begin, that is not the published one."""
+    found = hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+    if found != sha256:
+        raise TorchcapsError(
+            f"{path} is not the published file: its SHA-256 begins with {found[:12]}, where "
+            f"{sha256[:12]} belongs; move it away, and fetch again."
+        )
+    file.seek(0)
 
 
 def damaged(path: Path, what: str) -> TorchcapsError:
