@@ -8,10 +8,11 @@ import pytest
 from PIL import Image
 
 from error_text import text_of
-from torchcaps.data import image_folder
+from torchcaps.data import folds, image_folder, load
 from torchcaps.data.groups import groups_of_files
 
 PATTERN = "(p[0-9]+)_"
+SPLITS = ("train", "test")
 
 
 def patients(root: Path, count: int = 10, *, each: int = 3) -> Path:
@@ -203,3 +204,50 @@ def test_folders_that_part_no_group_are_taken_as_they_are(tmp_path: Path) -> Non
     train, test = (image_folder(tmp_path, x, groups="([0-9]p[0-9]+)_") for x in ("train", "test"))
     assert Counter(train.groups) == {f"0p00{number}": 3 for number in range(4)}
     assert Counter(test.groups) == {f"1p00{number}": 3 for number in range(4)}
+
+
+@pytest.mark.parametrize("groups", [PATTERN, None])
+def test_every_picture_is_tested_in_one_fold(tmp_path: Path, groups) -> None:
+    root = patients(tmp_path / "skin")
+    pairs = [
+        [load("folder", split=split, root=root, groups=groups, fold=f"{at}/5") for split in SPLITS]
+        for at in range(1, 6)
+    ]
+    whole = sorted(path.relative_to(root).as_posix() for path in root.glob("*/*.png"))
+    assert sorted(file for _, test in pairs for file in test.files) == whole
+    for train, test in pairs:
+        assert sorted(train.files + test.files) == whole
+        assert test.labels.bincount().tolist() == [3, 3]
+        assert groups is None or not set(train.groups) & set(test.groups)
+
+
+def test_folds_are_those_of_the_same_images_in_memory(tmp_path: Path) -> None:
+    root = patients(tmp_path / "skin")
+    whole = image_folder(root, groups=PATTERN, fold="whole")
+    for at, (train, test) in enumerate(folds(whole, 5), 1):
+        read = [image_folder(root, split, groups=PATTERN, fold=f"{at}/5") for split in SPLITS]
+        assert [each.digest() for each in read] == [train.digest(), test.digest()]
+
+
+def test_folds_of_a_folder_with_a_test_leave_that_alone(tmp_path: Path) -> None:
+    patients(tmp_path / "skin" / "train")
+    patients(tmp_path / "skin" / "test", 2)
+    found = [image_folder(tmp_path / "skin", split, fold="1/5") for split in SPLITS]
+    assert [len(each) for each in found] == [24, 6]
+    assert all(file.startswith("train/") for each in found for file in each.files)
+
+
+@pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "2", "2/5x", 2])
+def test_what_is_no_fold_is_told(tmp_path: Path, fold) -> None:
+    root = patients(tmp_path / "skin")
+    assert text_of(lambda: image_folder(root, fold=fold)) == (
+        f"fold must name one of two folds or more, as '2/5' does the second of five, but came as "
+        f"{fold!r}."
+    )
+
+
+def test_folds_are_made_of_a_folder_alone() -> None:
+    assert text_of(lambda: load("part-whole", fold="1/5")) == (
+        'folds are made of data "folder" alone, but fold came with part-whole; data.folds makes '
+        "them of images in memory."
+    )

@@ -31,6 +31,7 @@ def load(
     root: Root | None = None,
     size: tuple[int, int] | None = None,
     groups: str | None = None,
+    fold: str | None = None,
 ) -> Images:
     """Load a data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
@@ -41,6 +42,7 @@ def load(
         root: the folder of a data set that is files, or the folder above it, laid out as published.
         size: (height, width) to which the images are stretched; without it they are as published.
         groups: which pictures of "folder" belong together, as `image_folder` takes it.
+        fold: which of how many folds of "folder" it is, such as "2/5", as `image_folder` takes it.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)
@@ -57,8 +59,14 @@ def load(
             f'groups are read of the paths of pictures, so of data "folder" alone, but came with '
             f"{name}; from_arrays and from_dataset take a list of them."
         )
-    if name in PICTURES and not (size is None and groups is None):
-        given = {"size": size} if groups is None else {"size": size, "groups": groups}
+    if fold is not None and name != "folder":
+        raise TorchcapsError(
+            f'folds are made of data "folder" alone, but fold came with {name}; data.folds makes '
+            f"them of images in memory."
+        )
+    given = {"size": size, "groups": groups, "fold": fold}
+    given = {option: value for option, value in given.items() if value is not None}
+    if name in PICTURES and given:
         return in_folder(name, partial(PICTURES[name], **given))(split, root)
     images = SOURCES[name](split, root)
     return images if size is None else resized(images, size)

@@ -31,7 +31,7 @@ FEWEST, MOST = 10, 100_000
 # What of a recipe has a part in these steps.
 OF_USE = {
     *("model", "options", "standardise", "channels_last", "freeze", "protocol"),
-    *("data", "image_size", "groups", "crop", "batch_size", "seed"),
+    *("data", "image_size", "groups", "fold", "crop", "batch_size", "seed"),
     *("loss", "m_plus", "m_minus", "lambda_", "spread_steps", "reconstruction_weight"),
     *("focal_gamma", "class_weights", "sampling"),
     *("optimiser", "momentum", "weight_decay"),

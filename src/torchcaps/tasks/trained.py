@@ -140,9 +140,9 @@ class Trained:
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
             size = self.image[1:]
-        groups = self.run.groups if self.run and source == "folder" else None
+        groups, fold = self.run.parted if self.run and source == "folder" else (None, None)
         try:
-            images = load(source, split=split, root=root, size=size, groups=groups)
+            images = load(source, split=split, root=root, size=size, groups=groups, fold=fold)
         except TorchcapsError as error:
             if self.run is None or is_own or root is None or root != self.run.root:
                 raise
@@ -169,7 +169,7 @@ class Trained:
         home = self._root(source, "test", root)
         if source != "folder" or home is None or self.source(data) != source:
             return None, None
-        return told_of_folder(home, self.run.groups if self.run else None)
+        return told_of_folder(home, *(self.run.parted if self.run else (None, None)))
 
     def _check_names(self, images: Images) -> None:
         """Refuse other classes than the run was trained on, as many of them as there may be."""

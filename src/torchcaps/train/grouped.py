@@ -20,7 +20,12 @@ def warn_of_groups(
         train, test = map(_listed, own)
         if train.groups is None:
             hint = suggested(train.files, test.files, len(train.class_names))
-    elif recipe.data == "folder" and recipe.test_data is None and root is not None:
+    # Cross-validation says it once, of all folds.
+    elif (recipe.data, recipe.test_data, recipe.fold) == (
+        "folder",
+        None,
+        None,
+    ) and root is not None:
         hint = told_of_folder(root, recipe.groups)[1]
     if hint is not None:
         logging.getLogger("torchcaps").warning("%s", hint.text())

@@ -41,8 +41,8 @@ def images_tested_on(recipe: Recipe, *, root: str | os.PathLike[str] | None = No
 
 
 def _load(recipe: Recipe, name: str, split: Split, root: str | os.PathLike[str] | None) -> Images:
-    groups = recipe.groups if name == recipe.data else None
-    images = load(name, split=split, root=root, size=recipe.image_size, groups=groups)
+    groups, fold = (recipe.groups, recipe.fold) if name == recipe.data else (None, None)
+    images = load(name, split=split, root=root, size=recipe.image_size, groups=groups, fold=fold)
     return as_shown(recipe, images)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from torchcaps.data import AUGMENTATIONS, SOURCES
 from torchcaps.data.by_name import why_no_source
+from torchcaps.data.folds import named_fold
 from torchcaps.data.groups import check_named
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
@@ -40,6 +41,7 @@ YOUNGER: dict[str, Any] = {
     "class_weights": None,
     "crop": None,
     "focal_gamma": 2.0,
+    "fold": None,
     "freeze": (),
     "groups": None,
     "measure": (),
@@ -82,6 +84,8 @@ class Recipe(BaseModel):
     # Which pictures of a folder belong together, so that no group of them is parted: a regular
     # expression on their paths, or FILE.csv:COLUMN, as `data.image_folder` takes it.
     groups: str | None = None
+    # Which of how many folds of a folder is tested, such as "2/5"; the others are trained on.
+    fold: str | None = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
     # every epoch, of those that are trained on, and from the centre of all others.
     crop: tuple[Side, Side] | None = None
@@ -204,6 +208,15 @@ class Recipe(BaseModel):
             raise ValueError(str(error).removeprefix("groups=").removesuffix(".")) from None
         return by
 
+    @field_validator("fold")
+    @classmethod
+    def _fold_named(cls, fold: str | None) -> str | None:
+        try:
+            named_fold("1/2" if fold is None else fold)
+        except TorchcapsError as error:
+            raise ValueError(str(error).removeprefix("fold ").removesuffix(".")) from None
+        return fold
+
     @field_validator("options")
     @classmethod
     def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -257,6 +270,7 @@ class Recipe(BaseModel):
         """Every field that is set is one that the others make use of."""
         rules = [
             ("groups", self.data == "folder", 'data = "folder"'),
+            ("fold", self.data == "folder", 'data = "folder"'),
             ("test_data", self.data != "own", "data that has a name"),
             ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
             ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),

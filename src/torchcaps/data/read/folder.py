@@ -56,6 +56,7 @@ def image_folder(
     test_share: float = TEST_SHARE,
     seed: int = 0,
     groups: str | None = None,
+    fold: str | None = None,
 ) -> ImageSet:
     """Read the pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
 
@@ -74,6 +75,8 @@ def image_folder(
             of a group or none: a regular expression, whose first bracket or else whole match in the
             path of a picture below root is its group; or FILE.csv:COLUMN, a table in root with that
             path, or the name where it is unique, in a column `file`.
+        fold: "2/5" is the second of five folds, for cross-validation: the test is a fifth of all
+            pictures, or, where there is a folder train, of those in it, and train is the rest.
 
     >>> image_folder("pictures", "test", size=(48, 64))  # doctest: +SKIP
     """
@@ -82,7 +85,7 @@ def image_folder(
         check_size(size)
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
-    found = listed(root, split, test_share=test_share, seed=seed, groups=groups)
+    found = listed(root, split, test_share=test_share, seed=seed, groups=groups, fold=fold)
     tell_left_out(root, found.whole)
     height, width, channels = _shape(found.whole, size, channels)
     return ImageSet(

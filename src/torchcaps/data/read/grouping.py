@@ -78,12 +78,12 @@ def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
 
 
 def told_of_folder(
-    root: str | os.PathLike[str], by: str | None
+    root: str | os.PathLike[str], by: str | None, fold: str | None = None
 ) -> tuple[str | None, Suggested | None]:
     """Say how the groups of a folder of pictures are parted, or, where nobody said which there are,
     those that names suggest."""
     home = path_of("root", root)
-    training, test = (listed(home, split, groups=by) for split in ("train", "test"))
+    training, test = (listed(home, split, groups=by, fold=fold) for split in ("train", "test"))
     if by is not None:
         return how_parted(training, test, by), None
     return None, suggested(training.files, test.files, len(test.class_names))

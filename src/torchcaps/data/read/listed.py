@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchcaps._checks import check_choice, check_number
+from torchcaps.data.folds import fold_numbers, named_fold
 from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.parting import Files, drawn
 from torchcaps.errors import TorchcapsError, nearest
 
 SPLITS = ("train", "val", "test")
 TEST_SHARE = 0.2
+# In the place of a fold: all pictures that folds are made of.
+WHOLE = "whole"
 # Pillow knows many more formats; some of them start other programs to be read.
 FORMATS = {
     **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
@@ -41,10 +44,12 @@ def listed(
     test_share: float = TEST_SHARE,
     seed: int = 0,
     groups: str | None = None,
+    fold: str | None = None,
 ) -> Listed:
     """List what `image_folder` reads, by name."""
     check_number("test_share", test_share, above=0, below=1)
-    class_names, files, is_drawn = _files(root, split)
+    class_names, files, is_drawn = _files(root, split if fold is None else "train")
+    is_drawn = is_drawn or fold is not None
     name, whole, group_of = root.resolve().name, _whole(root), None
     if groups is not None:
         group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
@@ -53,7 +58,14 @@ def listed(
         of_files = None
         if group_of is not None:
             of_files = [group_of[_below(root, path)] for path, _ in files]
-        files = drawn(name, class_names, files, of_files, test_share, seed, split)
+        if fold is None:
+            files = drawn(name, class_names, files, of_files, test_share, seed, split)
+        elif fold != WHOLE:
+            number, count = named_fold(fold)
+            labels = [label for _, label in files]
+            of_fold = fold_numbers(name, of_files, labels, class_names, count, seed=seed)
+            is_chosen = (of_fold == number - 1) == (split == "test")
+            files = [file for file, chosen in zip(files, is_chosen, strict=True) if chosen]
     names = tuple(_below(root, path) for path, _ in files)
     named = None if group_of is None else tuple(group_of[each] for each in names)
     return Listed(class_names, names, [label for _, label in files], named, whole)

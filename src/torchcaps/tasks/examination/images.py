@@ -163,7 +163,7 @@ def examine_groups(recipe: Recipe, root: Path | None) -> list[Diagnosis]:
     if recipe.data != "folder" or root is None:
         return []
     try:
-        parted, hint = told_of_folder(root, recipe.groups)
+        parted, hint = told_of_folder(root, recipe.groups, recipe.fold)
     except TorchcapsError:
         # Test images that cannot be read are told already.
         return []

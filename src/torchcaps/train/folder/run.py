@@ -125,13 +125,14 @@ class Run:
         return read_shown(self.recipe_file)
 
     @property
-    def groups(self) -> str | None:
-        """How its recipe tells groups of pictures; its data may be known no longer."""
-        groups: str | None = None
-        if self.recipe_file.is_file():
-            check_digest(self.recipe_file)
-            groups = read_fields(self.recipe_file).get("groups")
-        return groups
+    def parted(self) -> tuple[str | None, str | None]:
+        """How its recipe tells groups of pictures, and which fold it tests, whether or not its data
+        is known any more."""
+        if not self.recipe_file.is_file():
+            return None, None
+        check_digest(self.recipe_file)
+        fields = read_fields(self.recipe_file)
+        return fields.get("groups"), fields.get("fold")
 
     @property
     def is_done(self) -> bool:
