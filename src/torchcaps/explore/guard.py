@@ -1,0 +1,191 @@
+"""Who may ask the explorer, and how much at once.
+
+Only who has the link may ask: it holds a token that is drawn at every start. A page of somebody
+else is refused by the Origin that its browser sends, a name that was bent to this machine by the
+Host. Bodies are cut off at a number of bytes and seconds, and of many questions that wait at once
+the last are refused.
+"""
+
+import asyncio
+import ipaddress
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from torchcaps._extras import needing
+
+with needing("fastapi", room="explore", extra="explore"):
+    from starlette.responses import PlainTextResponse
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+T = TypeVar("T")
+MOST_WAITING, MOST_PAGES = 64, 256
+# Of a body: bytes of a question, and seconds until it is here.
+MOST_WORDS, SECONDS = 1 << 16, 20.0
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class Refused(Exception):
+    """A request that is not answered: status, and a sentence why."""
+
+    def __init__(self, status: int, sentence: str):
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class Guard:
+    """In front of an application: it hears only requests that may be answered.
+
+    Arguments:
+        app: the application, which sees paths without the token.
+        token: the first part of every path.
+        names: what a Host may be, besides addresses of loopback: the name that was told.
+        port: the port that was told; None takes any, in tests.
+        most_bytes: the largest body of the path that takes pictures.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, token: str, names: tuple[str, ...], port: int | None, most_bytes: int
+    ):
+        self.app, self.token, self.names, self.port = app, token, names, port
+        self.most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        try:
+            inside = self._checked(scope)
+            most = self.most_bytes if inside["path"] == "/api/picture" else MOST_WORDS
+            body = await _body(inside, receive, most)
+        except Refused as refused:
+            answer = PlainTextResponse(refused.sentence + "\n", refused.status)
+            await answer(scope, receive, guarded)
+            return
+        await self.app(inside, body, guarded)
+
+    def _checked(self, scope: Scope) -> Scope:
+        """The request as the application sees it, without the token."""
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        if not self._is_here(host):
+            raise Refused(
+                421,
+                f"the explorer does not go by the name {host[:100]!r}; open the link it printed.",
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and origin != f"http://{host}":
+            raise Refused(403, "another page may not ask the explorer; open the link it printed.")
+        _, token, *rest = (scope["path"] + "/").split("/", 2)
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            raise Refused(
+                403, "this link has no valid token; open the link that the explorer printed last."
+            )
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            raise Refused(405, "the explorer answers GET and POST alone.")
+        path = "/" + rest[0].removesuffix("/") if scope["path"].count("/") > 1 else ""
+        return {**scope, "path": path, "raw_path": path.encode()}
+
+    def _is_here(self, host: str) -> bool:
+        name, colon, port = host.rpartition(":")
+        if not colon or port.endswith("]"):
+            name, port = host, "80"
+        if self.port is not None and port != str(self.port):
+            return False
+        if name.casefold() in self.names:
+            return True
+        try:
+            address = ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        # An address cannot be bent; where only loopback was told, others never arrive.
+        return address.is_loopback or "" in self.names
+
+
+async def _body(scope: Scope, receive: Receive, most: int) -> Receive:
+    """Read a body to its end, as far as it may go; what gives it to the application."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    break
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > most:
+                    raise Refused(413, f"at most {most:,} bytes are read here; send fewer.")
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise Refused(408, f"the rest did not come within {SECONDS:g} seconds.") from None
+    whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+
+    async def again() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return again
+
+
+class Turns:
+    """Questions one after the other, in a thread of their own. Of one page only its newest question
+    counts: an older one that still waits is not worked on."""
+
+    def __init__(self) -> None:
+        # One thread: those of PyTorch's operators belong to the thread that calls them.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="explorer")
+        self._waiting = 0
+        self._newest: OrderedDict[str, int] = OrderedDict()
+
+    async def take(self, work: Callable[[], T], *, page: str = "", number: int = 0) -> T:
+        """Wait for a turn and work.
+
+        Arguments:
+            work: what to do.
+            page: who asks; "" is never outdated.
+            number: which of its questions this is, counted upwards.
+        """
+        if self._waiting >= MOST_WAITING:
+            raise Refused(503, f"{MOST_WAITING} questions wait already; ask again in a moment.")
+        if page:
+            self._newest[page] = max(number, self._newest.pop(page, 0))
+            while len(self._newest) > MOST_PAGES:
+                self._newest.popitem(last=False)
+
+        def turn() -> T:
+            if page and number < self._newest.get(page, 0):
+                raise Refused(409, "this question is outdated: the page has asked a newer one.")
+            return work()
+
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, turn)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)

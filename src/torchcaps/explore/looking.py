@@ -1,0 +1,445 @@
+"""From a question to an answer: scores, layers, couplings, what leads to a capsule, what it saw.
+
+One question is worked on at a time, because iterations are set in the network for as long as it
+looks. What was answered is kept by the question.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis import MeasureActivity, MeasureDynamics, quantise, saliency
+from torchcaps.analysis.backtrack import ROUNDING, backtracked, is_chain
+from torchcaps.analysis.causal import silence
+from torchcaps.analysis.even_split import comparable_coupling, evenly
+from torchcaps.analysis.trace import capsule_layers, child_of, last_coupling, lengths
+from torchcaps.data.batch import Batch
+from torchcaps.data.shown.resize import resize
+from torchcaps.data.warp import linear_maps, warp
+from torchcaps.errors import TorchcapsError
+from torchcaps.explore.opened import Collection, Network, Opened
+from torchcaps.explore.pictures import Pictures, png
+from torchcaps.explore.remembered import Remembered, remembering
+from torchcaps.explore.state import Capsule, Changed, Shown, State
+from torchcaps.tasks.trained import MEANING
+from torchcaps.types import Couple, Intervene, LayerTrace, Output, Trace
+
+# More capsules a row would be a grey band, and more lines a fog.
+MOST_CAPSULES, MOST_LINES = 32, 700
+# Children and parents of a capsule that are told in words.
+MOST_NAMED = 5
+# Images shown to a network at once.
+BATCH = 16
+# Orange, as what is lit is drawn.
+GLOW = (0.88, 0.51, 0.08)
+
+
+class Over(NamedTuple):
+    """What is known of a network over all images of its collection."""
+
+    lengths: dict[str, Tensor]  # [images, capsules]
+    dead: dict[str, list[bool]]
+    dyr: dict[str, float | None]
+
+
+class Looker:
+    """Answers questions about the networks that were opened."""
+
+    def __init__(self, opened: Opened):
+        self.opened, self.pictures = opened, Pictures()
+        self._below: list[Remembered | None] = [remembering(n.model) for n in opened.networks]
+        self._pixels = lru_cache(128)(self._make_pixels)
+        self._out = lru_cache(24)(self._make_out)
+        self._over = lru_cache(8)(self._make_over)
+        self._saliency = lru_cache(24)(self._make_saliency)
+
+    def about(self) -> dict[str, Any]:
+        """Say which networks and collections there are."""
+        return {
+            "networks": [
+                {
+                    "label": each.label,
+                    "image": each.image,
+                    "classes": each.class_names,
+                    "iterations": each.iterations,
+                    "layers": [
+                        {"name": name, "n": capsules.pose.shape[-2]}
+                        for name, capsules in capsule_layers(each.trace)
+                    ],
+                    "collection": each.collection,
+                    "note": each.note,
+                }
+                for each in self.opened.networks
+            ],
+            "collections": [
+                {"name": each.name, "count": len(each.pixels), "truth": each.truth is not None}
+                for each in self.opened.collections
+            ],
+        }
+
+    def images(self, collection: int) -> list[dict[str, Any]]:
+        """Send all images of a collection."""
+        found = _at("collection", self.opened.collections, collection)
+        rows = zip(found.pixels, found.labels, found.numbers, strict=True)
+        return [{"png": png(p), "label": label, "number": n} for p, label, n in rows]
+
+    def look(self, state: State) -> dict[str, Any]:
+        """Answer a question."""
+        began = time.perf_counter()
+        network = _at("network", self.opened.networks, state.network)
+        if state.selected is not None:
+            _known(network.trace, state.selected)
+        out = self._out(state.network, state.shown, state.changed)
+        plain = out
+        if state.changed != Changed():
+            plain = self._out(state.network, state.shown, Changed())
+        shown = _shown(out.trace, state.selected)
+        answer = {
+            "image": png(self._pixels(state.network, state.shown)[0]),
+            "label": self._label(state.shown),
+            "scores": _rounded(out.probabilities()[0]),
+            "before": _rounded(plain.probabilities()[0]),
+            "scores_are": out.scores_are,
+            "meaning": MEANING[out.scores_are],
+            "layers": [_row(*each, shown) for each in capsule_layers(out.trace)],
+            "links": _links(out.trace, shown),
+            "chain": is_chain(out.trace),
+            "ideal": self._ideal(state.shown),
+        }
+        if state.selected is not None:
+            answer |= self._about_capsule(network, out.trace, state)
+        return {**answer, "ms": round(1000 * (time.perf_counter() - began), 1)}
+
+    def over(self, state: State) -> dict[str, Any]:
+        """Say which capsules are dead and how much trees change over the images of a collection,
+        and of the capsule that is selected, how long it is on each of them."""
+        network = _at("network", self.opened.networks, state.network)
+        if network.collection is None:
+            return {"images": 0}
+        found = self._over(state.network, state.changed)
+        answer: dict[str, Any] = {
+            "images": len(next(iter(found.lengths.values()))),
+            "dead": {
+                name: [k for k, d in enumerate(dead) if d] for name, dead in found.dead.items()
+            },
+            "dyr": found.dyr,
+        }
+        if state.selected is not None:
+            name, number = _known(network.trace, state.selected)
+            answer["lengths"] = _rounded(found.lengths[name][:, number])
+        return answer
+
+    def _label(self, shown: Shown) -> str | None:
+        if shown.collection is None or shown.picture is not None:
+            return None
+        return self._collection(shown).labels[shown.number]
+
+    def _collection(self, shown: Shown) -> Collection:
+        assert shown.collection is not None
+        found: Collection = _at("collection", self.opened.collections, shown.collection)
+        _at("image", found.numbers, shown.number)
+        return found
+
+    def _make_pixels(self, number: int, shown: Shown) -> Tensor:
+        """Make what the network sees, [1, c, h, w]."""
+        channels, *size = _at("network", self.opened.networks, number).image
+        if shown.picture is not None:
+            pixels = self.pictures.get(shown.picture)
+        elif shown.collection is not None:
+            pixels = self._collection(shown).pixels[shown.number]
+        else:
+            pixels = torch.zeros(channels, *size)
+        if len(pixels) != channels:
+            pixels = pixels[:3].mean(0, keepdim=True).expand(channels, -1, -1)
+        pixels = resize(pixels[None], (size[0], size[1])).clamp(0, 1)
+        if shown.invert:
+            pixels = 1 - pixels
+        moved = (shown.turn, shown.x, shown.y, shown.scale, shown.shear)
+        return pixels if moved == (0, 0, 0, 1, 0) else warp(pixels, _map(shown, size)).clamp(0, 1)
+
+    def _ask(
+        self, number: int, pixels: Tensor, changed: Changed, key: object, **more: Any
+    ) -> Output:
+        """Show pixels [b, c, h, w] to a network in which something is changed."""
+        network = self.opened.networks[number]
+        if (below := self._below[number]) is not None:
+            below.key = key
+        asked: dict[str, Any] = {
+            "couple": _couple(network.trace, changed),
+            "intervene": _silenced(network.trace, changed),
+            "iterations": None if network.iterations is None else changed.iterations,
+        }
+        device = network.trace[0].children.pose.device
+        asked = {name: each for name, each in asked.items() if each}
+        out: Output = network.model(pixels.to(device), keep="last", **asked)
+        return out
+
+    @torch.no_grad()
+    def _make_out(self, number: int, shown: Shown, changed: Changed) -> Output:
+        return self._ask(number, self._pixels(number, shown), changed, shown)
+
+    @torch.no_grad()
+    def _make_over(self, number: int, changed: Changed) -> Over:
+        network = self.opened.networks[number]
+        assert network.collection is not None
+        collection = self.opened.collections[network.collection]
+        activity, dynamics = MeasureActivity(), MeasureDynamics()
+        found: dict[str, list[Tensor]] = {}
+        for few in torch.arange(len(collection.pixels)).split(BATCH):
+            pixels = collection.pixels[few]
+            out = self._ask(number, pixels, changed, None)
+            batch = Batch(pixels, few)
+            for measure in (activity, dynamics):
+                measure.update(out, batch)
+            for name, capsules in capsule_layers(out.trace):
+                found.setdefault(name, []).append(lengths(capsules).float().cpu())
+        return Over(
+            {name: torch.cat(each) for name, each in found.items()},
+            {each.name: each.dead.tolist() for each in activity.result().layers},
+            {each.name: each.dyr for each in dynamics.result().layers},
+        )
+
+    def _make_saliency(
+        self, number: int, shown: Shown, changed: Changed, layer: str, capsule: int
+    ) -> tuple[str, str]:
+        """Draw where an image matters to a capsule, as a picture to lay over it, and say how that
+        was found."""
+        network = self.opened.networks[number]
+        trace = self._out(number, shown, changed).trace
+        size = network.image[1:]
+        grid = trace[-1].child_grid
+        if layer == trace[-1].name and grid is not None and grid[0] * grid[1] > 1:
+            classes = len(network.class_names)
+            chosen = torch.tensor([capsule])
+            maps = saliency(trace, chosen, n_classes=classes, size=size)[0].float()
+            how = "children of this class, by length times coupling"
+        else:
+            with torch.enable_grad():
+                pixels = self._pixels(number, shown).clone().requires_grad_(True)
+                out = self._ask(number, pixels, changed, None)
+                long = lengths(dict(capsule_layers(out.trace))[layer])[0, capsule]
+                (slope,) = torch.autograd.grad(long, pixels, allow_unused=True)
+            maps = torch.zeros(size) if slope is None else slope[0].abs().amax(0).cpu()
+            how = "pixels whose change would move its length most"
+        maps = maps / maps.max().clamp(min=1e-12)
+        glow = torch.tensor(GLOW).view(3, 1, 1).expand(3, *size)
+        return png(torch.cat([glow, maps.pow(0.7)[None]])), how
+
+    def _about_capsule(self, network: Network, trace: Trace, state: State) -> dict[str, Any]:
+        assert state.selected is not None
+        layer, capsule = state.selected
+        glow, how = self._saliency(state.network, state.shown, state.changed, layer, capsule)
+        lit = _lit(trace, layer, capsule) if is_chain(trace) else None
+        near = _neighbours(trace, layer, capsule)
+        return {"lit": lit, "near": near, "saliency": glow, "saliency_is": how}
+
+    def _ideal(self, shown: Shown) -> dict[str, Any] | None:
+        """The true tree of a part-whole image: which parts there are, and which whole owns them."""
+        if shown.collection is None or shown.picture is not None:
+            return None
+        collection, at = self._collection(shown), shown.number
+        if (truth := collection.truth) is None:
+            return None
+        there = (truth.part[at] >= 0).nonzero().flatten().tolist()
+        size = truth.size or 1
+        middle = (size - 1) / 2
+        turn = _map(shown, [size, size])[0]
+        parts = []
+        for slot in there:
+            x, y, _, radius = truth.pose[at, slot].tolist()
+            where = turn @ torch.tensor([x - middle, y - middle, 1.0])
+            parts.append(
+                {
+                    "name": truth.part_names[int(truth.part[at, slot])],
+                    "own": int(truth.owner[at, slot]) == 0,
+                    "x": round(float(where[0] + middle + 0.5) / size, 4),
+                    "y": round(float(where[1] + middle + 0.5) / size, 4),
+                    "r": round(radius * shown.scale / size, 4),
+                }
+            )
+        return {"whole": collection.labels[at], "parts": parts, "placed": truth.size is not None}
+
+
+def _at(what: str, there: Any, number: int) -> Any:
+    if number >= len(there):
+        raise TorchcapsError(
+            f"there is no {what} {number}: the explorer has {len(there)}, the first is 0; the link "
+            f"may be of another start."
+        )
+    return there[number]
+
+
+def _known(trace: Trace, capsule: Capsule) -> Capsule:
+    """Refuse a capsule that is not there."""
+    name, number = capsule
+    there = {layer: each.pose.shape[-2] for layer, each in capsule_layers(trace)}
+    if number >= there.get(name, 0):
+        raise TorchcapsError(
+            f"this network has no capsule {number} in a layer {name!r}; it has "
+            f"{', '.join(f'{layer} with {n}' for layer, n in there.items())}."
+        )
+    return capsule
+
+
+def _map(shown: Shown, size: list[int]) -> Tensor:
+    """Where the points of an image go, [1, 2, 3]."""
+    turn, shear, scale, x, y = torch.tensor(
+        [math.radians(shown.turn), shown.shear, shown.scale, shown.x * size[1], shown.y * size[0]]
+    )[:, None]
+    linear = linear_maps(turn, shear, scale, scale)
+    to = torch.stack([x, y], 1)[..., None]
+    return torch.cat([linear, to], -1)
+
+
+def _couple(trace: Trace, changed: Changed) -> dict[str, Couple]:
+    there = {layer.name for layer in trace}
+    if wrong := [name for name in changed.even if name not in there]:
+        raise TorchcapsError(
+            f"this network has no routed layer {wrong[0]!r}; it has {', '.join(sorted(there))}."
+        )
+    couple: dict[str, Couple] = {}
+    for layer in trace:
+        if layer.name in changed.even:
+            couple[layer.name] = evenly(layer)
+        elif changed.levels is not None:
+            couple[layer.name] = partial(quantise, levels=changed.levels)
+    return couple
+
+
+def _silenced(trace: Trace, changed: Changed) -> dict[str, Intervene]:
+    by_layer: dict[str, list[int]] = {}
+    for each in changed.silenced:
+        name, number = _known(trace, each)
+        by_layer.setdefault(name, []).append(number)
+    return {name: silence(*numbers) for name, numbers in by_layer.items()}
+
+
+def _shown(trace: Trace, selected: Capsule | None) -> dict[str, Tensor]:
+    """Which capsules of each layer are drawn: the longest, and the one that is selected."""
+    found = {}
+    for name, capsules in capsule_layers(trace):
+        length = lengths(capsules)[0].float()
+        chosen = length.topk(min(MOST_CAPSULES, len(length))).indices
+        if selected is not None and selected[0] == name:
+            chosen = torch.cat([chosen[: MOST_CAPSULES - 1], chosen.new_tensor([selected[1]])])
+        found[name] = chosen.unique().cpu()
+    return found
+
+
+def _row(name: str, capsules: Any, shown: Mapping[str, Tensor]) -> dict[str, Any]:
+    length = lengths(capsules)[0].float().cpu()
+    return {
+        "name": name,
+        "n": len(length),
+        "shown": shown[name].tolist(),
+        "length": _rounded(length[shown[name]]),
+    }
+
+
+def _links(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """The lines of each routed layer, and how decided its children are: their mean coupling to the
+    strongest parent, beside what an even split would be."""
+    found, below = [], "primary"
+    for layer in trace:
+        coupling = comparable_coupling(layer)[0]
+        found.append(
+            {
+                "name": layer.name,
+                "even": round(1 / coupling.shape[-1], 5),
+                "strongest": round(float(coupling.amax(-1).mean()), 5),
+                "lines": _lines(layer, shown[below], shown[layer.name]),
+            }
+        )
+        below = layer.name
+    return found
+
+
+def _lines(layer: LayerTrace, below: Tensor, above: Tensor) -> list[tuple[Any, ...]]:
+    child, parent, coupling = _flat(layer)
+    none = torch.full((int(child.max()) + 1,), torch.inf)
+    best = (-none).scatter_reduce(0, child, coupling, "amax")
+    lowest = none.scatter_reduce(0, child, coupling, "amin")
+    strong = (coupling >= best[child]) & (best > lowest + ROUNDING)[child]
+    keep = (torch.isin(child, below) & torch.isin(parent, above)).nonzero().flatten()
+    if len(keep) > MOST_LINES:
+        keep = keep[coupling[keep].topk(MOST_LINES).indices]
+    values = zip(
+        child[keep].tolist(),
+        parent[keep].tolist(),
+        coupling[keep].tolist(),
+        strong[keep].tolist(),
+        strict=True,
+    )
+    return [(i, j, round(c, 4), int(s)) for i, j, c, s in values]
+
+
+def _flat(layer: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
+    """Child, parent and coupling of each line of the only image, windows one after the other."""
+    coupling = last_coupling(layer)[0].float().cpu()
+    child = child_of((layer,))[layer.name].cpu()
+    if layer.window is None:
+        coupling, child = coupling[None], child[None]
+    windows, _, parents = coupling.shape
+    parent = torch.arange(windows * parents).view(windows, 1, parents).expand_as(coupling)
+    return child[..., None].expand_as(coupling).flatten(), parent.flatten(), coupling.flatten()
+
+
+def _lit(trace: Trace, layer: str, capsule: int) -> dict[str, Any]:
+    """Which capsules and lines lead to a capsule and from it: those above an even split, as in
+    `analysis.backtracked`."""
+    names = ["primary", *(each.name for each in trace)]
+    depth = names.index(layer)
+    down = backtracked(trace[:depth], capsule) if depth else []
+    lines = [_pairs(each, edges) for each, edges in zip(trace, down, strict=False)]
+    inside = {capsule}
+    for each in trace[depth:]:
+        coupling = comparable_coupling(each)[0].cpu()
+        child = child_of((each,))[each.name].cpu()
+        from_inside = torch.isin(child, torch.tensor(sorted(inside) or [-1]))
+        strong = (coupling > 1 / coupling.shape[-1] + ROUNDING) & from_inside.unsqueeze(-1)
+        lines.append(_pairs(each, strong))
+        inside = {parent for _, parent in lines[-1]}
+    capsules: dict[str, set[int]] = {name: set() for name in names}
+    capsules[layer].add(capsule)
+    for below, above, pairs in zip(names, names[1:], lines, strict=False):
+        capsules[below] |= {i for i, _ in pairs}
+        capsules[above] |= {j for _, j in pairs}
+    return {
+        "capsules": {name: sorted(each) for name, each in capsules.items()},
+        "edges": [pairs[:MOST_LINES] for pairs in lines],
+    }
+
+
+def _neighbours(trace: Trace, layer: str, capsule: int) -> dict[str, list[tuple[int, float]]]:
+    """The children that give most to a capsule, and the parents to which it gives most."""
+    found: dict[str, list[tuple[int, float]]] = {"children": [], "parents": []}
+    below = "primary"
+    for each in trace:
+        child, parent, coupling = _flat(each)
+        for ours, others, key in (
+            (parent if each.name == layer else None, child, "children"),
+            (child if below == layer else None, parent, "parents"),
+        ):
+            if ours is not None:
+                mine = (ours == capsule).nonzero().flatten()
+                top = mine[coupling[mine].topk(min(MOST_NAMED, len(mine))).indices]
+                values = zip(others[top].tolist(), _rounded(coupling[top]), strict=True)
+                found[key] = [*values]
+        below = each.name
+    return found
+
+
+def _pairs(layer: LayerTrace, edges: Tensor) -> list[tuple[int, int]]:
+    """Child and parent of each line that is marked, bool [i, j] or through windows [p, i, j]."""
+    child, parent, _ = _flat(layer)
+    chosen = edges.cpu().flatten().nonzero().flatten()
+    return sorted({*zip(child[chosen].tolist(), parent[chosen].tolist(), strict=True)})
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(each, 5) for each in values.float().cpu().tolist()]

@@ -1,0 +1,153 @@
+"""The networks and images that the explorer was given. Nothing else is ever read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import Images, sample_of
+from torchcaps.data.part_truth import PartTruth
+from torchcaps.data.registry import Root
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import use_backend
+from torchcaps.models.iterating import routed_so_often
+from torchcaps.tasks.trained import Trained, check_fit, open_trained
+from torchcaps.types import Trace
+
+# Images of a collection: a screen full.
+IMAGES = 64
+MOST_NETWORKS = 12
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Some test images of a set, drawn at random, every class with its share."""
+
+    name: str
+    pixels: Tensor  # [n, c, h, w]
+    labels: tuple[str, ...]  # what each shows, in words
+    numbers: tuple[int, ...]  # which test images they are
+    truth: PartTruth | None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that can be asked for its trace."""
+
+    label: str
+    model: nn.Module
+    image: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    trace: Trace  # of an empty image: names and sizes of the layers
+    iterations: int | None  # None where it routes in one pass
+    collection: int | None
+    note: str  # why there are no images, and what would bring some
+
+
+@dataclass(frozen=True)
+class Opened:
+    networks: tuple[Network, ...]
+    collections: tuple[Collection, ...]
+
+
+def opened(
+    names: Sequence[str | Path], *, data: str | None = None, root: Root | None = None
+) -> Opened:
+    """Open runs and saved networks, and draw images of their data.
+
+    Arguments:
+        names: run folders and files of saved networks.
+        data: a data set instead of that of each run.
+        root: its folder.
+    """
+    if len(names) > MOST_NETWORKS:
+        raise TorchcapsError(
+            f"the page holds up to {MOST_NETWORKS} networks, but {len(names)} were named; name "
+            f"fewer."
+        )
+    networks: list[Network] = []
+    collections: dict[str, Collection] = {}
+    for name in names:
+        trained = open_trained(name)
+        label = _label(Path(name), [each.label for each in networks])
+        images, note = _images(trained, data, root)
+        number = None
+        if images is not None:
+            key = f"{images.name} {images.digest()}"
+            collections.setdefault(key, _collection(images))
+            number = list(collections).index(key)
+        known = trained.class_names or (images.class_names if images is not None else None)
+        networks.append(_network(label, trained, known, number, note))
+    return Opened(tuple(networks), tuple(collections.values()))
+
+
+def _label(path: Path, taken: Sequence[str]) -> str:
+    """A short name, which no other network has."""
+    name = path.stem if path.suffix == ".safetensors" else path.resolve().name
+    return name if name not in taken else f"{name} ({len(taken) + 1})"
+
+
+def _images(trained: Trained, data: str | None, root: Root | None) -> tuple[Images | None, str]:
+    """Test images for a network; where there are none, why."""
+    if data is None and trained.run is None:
+        return None, (
+            "A saved network does not know its data: draw an image, drop a picture, or start the "
+            "explorer with --data NAME, and --root FOLDER for a set that is files."
+        )
+    try:
+        images = trained.images("test", data=data, root=root)
+        check_fit(trained.model, images)
+    except TorchcapsError as error:
+        if data is not None:
+            raise
+        return None, f"Its test images cannot be read: {error}"
+    return images, ""
+
+
+def _collection(images: Images) -> Collection:
+    index = sample_of(images, min(IMAGES, len(images)))
+    batch, names = images.batch(index), images.class_names
+    labels = batch.labels.reshape(len(index), -1).tolist()
+    truth = getattr(images, "truth", None)
+    return Collection(
+        images.name,
+        batch.pixels.float(),
+        tuple(" and ".join(names[k] for k in each) for each in labels),
+        tuple(index.tolist()),
+        truth[index] if isinstance(truth, PartTruth) else None,
+    )
+
+
+def _network(
+    label: str, trained: Trained, names: tuple[str, ...] | None, collection: int | None, note: str
+) -> Network:
+    # Plain operators start at once; the fast ones would first load a compiler, for one image.
+    model = trained.model.eval()
+    use_backend(model, "plain")
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    with torch.no_grad():
+        out = model(torch.zeros(1, *trained.image, device=trained.device), keep="last")
+    if not out.trace:
+        raise TorchcapsError(
+            f"{label} has no capsules, so there is no tree to look at; name a capsule network."
+        )
+    n_classes = out.scores.shape[1]
+    if names is None or len(names) != n_classes:
+        names = tuple(map(str, range(n_classes)))
+    often = _iterations(model)
+    return Network(label, model, trained.image, names, out.trace, often, collection, note)
+
+
+def _iterations(model: nn.Module) -> int | None:
+    """How often its routing iterates; None where it passes once."""
+    given = getattr(model, "module", model)
+    found: list[Any] = [getattr(each, "iterations", None) for each in given.modules()]
+    try:
+        with routed_so_often(given, 2):
+            return max(each for each in found if isinstance(each, int))
+    except TorchcapsError:
+        return None

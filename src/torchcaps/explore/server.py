@@ -1,0 +1,180 @@
+"""The explorer as a server: a few paths, each with one answer."""
+
+import secrets
+import socket
+import sys
+from importlib import resources
+from typing import Annotated, Any
+
+from torchcaps._extras import needing
+from torchcaps.errors import TorchcapsError
+from torchcaps.explore.guard import Guard, Refused, Turns
+from torchcaps.explore.looking import Looker
+from torchcaps.explore.pictures import MOST_BYTES, png
+from torchcaps.explore.state import State
+
+with needing("fastapi", room="explore", extra="explore"):
+    from fastapi import FastAPI, Query, Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import PlainTextResponse, Response
+    from starlette.exceptions import HTTPException
+    from starlette.types import ASGIApp
+
+with needing("uvicorn", room="explore", extra="explore"):
+    import uvicorn
+
+MOST_CONNECTIONS = 128
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+Page = Annotated[str, Query(max_length=40)]
+Number = Annotated[int, Query(ge=0, le=2**53)]
+
+
+def page_files() -> dict[str, str]:
+    """The files of the page by their names."""
+    folder = resources.files("torchcaps.explore") / "page"
+    return {
+        each.name: each.read_text(encoding="utf-8")
+        for each in folder.iterdir()
+        if each.name.endswith(tuple(KINDS))
+    }
+
+
+def application(looker: Looker, turns: Turns) -> FastAPI:
+    """What answers, without the guard before it."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    files = page_files()
+
+    @app.get("/")
+    async def index() -> Response:
+        return _file("index.html")
+
+    @app.get("/page/{name}")
+    async def file(name: str) -> Response:
+        if name not in files or name == "index.html":
+            raise Refused(404, "the page has no such file.")
+        return _file(name)
+
+    def _file(name: str) -> Response:
+        kind = KINDS[name[name.rindex(".") :]]
+        return Response(files[name], media_type=f"{kind}; charset=utf-8")
+
+    @app.get("/api/about")
+    async def about() -> dict[str, Any]:
+        return looker.about()
+
+    @app.get("/api/images/{collection}")
+    async def images(collection: int) -> list[dict[str, Any]]:
+        return await turns.take(lambda: looker.images(max(collection, 0)))
+
+    @app.post("/api/look")
+    async def look(state: State, page: Page = "", number: Number = 0) -> dict[str, Any]:
+        return await turns.take(lambda: looker.look(state), page=page, number=number)
+
+    @app.post("/api/over")
+    async def over(state: State, page: Page = "", number: Number = 0) -> dict[str, Any]:
+        return await turns.take(lambda: looker.over(state), page=page, number=number)
+
+    @app.post("/api/picture")
+    async def picture(request: Request) -> dict[str, str]:
+        content = await request.body()
+
+        def kept() -> dict[str, str]:
+            digest = looker.pictures.add(content)
+            return {"picture": digest, "png": png(looker.pictures.get(digest))}
+
+        return await turns.take(kept)
+
+    _say_sentences(app)
+    return app
+
+
+def _say_sentences(app: FastAPI) -> None:
+    """Answer what is wrong by a status and one sentence, never by a traceback."""
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        return PlainTextResponse(error.sentence + "\n", error.status)
+
+    @app.exception_handler(TorchcapsError)
+    async def explained(_: Request, error: TorchcapsError) -> Response:
+        return PlainTextResponse(f"{error}\n", 400)
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])[:100]
+        return PlainTextResponse(f"the question is not understood: {where}: {first['msg']}\n", 422)
+
+    @app.exception_handler(HTTPException)
+    async def not_there(_: Request, error: HTTPException) -> Response:
+        here = "there is nothing here" if error.status_code == 404 else "this is not understood"
+        return PlainTextResponse(f"{here}: {error.detail}\n", error.status_code)
+
+    @app.exception_handler(Exception)
+    async def fault(_: Request, error: Exception) -> Response:
+        return PlainTextResponse(
+            f"the explorer could not answer, by a fault of its own or for want of memory: "
+            f"{type(error).__name__}.\n",
+            500,
+        )
+
+
+def guarded(
+    looker: Looker, *, token: str, host: str = "127.0.0.1", port: int | None = None
+) -> ASGIApp:
+    """The whole server, as it may be asked."""
+    names = {"localhost", host.casefold()}
+    if host in ("0.0.0.0", "::"):
+        # Every address of this machine, and its name.
+        names |= {"", socket.gethostname().casefold()}
+    app = application(looker, Turns())
+    return Guard(app, token=token, names=tuple(names), port=port, most_bytes=MOST_BYTES)
+
+
+def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    """Print a link on standard output and answer until Ctrl-C.
+
+    Arguments:
+        looker: what answers.
+        host: the address to listen at.
+        port: 0 takes one that is free.
+    """
+    listening = _bound(host, port)
+    token = secrets.token_urlsafe(16)
+    port = listening.getsockname()[1]
+    named = f"[{host}]" if ":" in host else host
+    print(f"http://{named}:{port}/{token}/", flush=True)
+    print("Open this link in a browser; whoever has it may ask. Ctrl-C ends.", file=sys.stderr)
+    config = uvicorn.Config(
+        guarded(looker, token=token, host=host, port=port),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=2,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listening.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise TorchcapsError(
+            f"the explorer cannot listen at {host}, port {port} ({error.strerror}); another "
+            f"program may: take another --port, or leave it out for one that is free."
+        ) from None
+    return listening

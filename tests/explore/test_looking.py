@@ -1,0 +1,160 @@
+"""What the explorer says is what the network says, whatever is changed in it."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import backtracked, lengths
+from torchcaps.analysis.causal import silence
+from torchcaps.analysis.trace import capsule_layers
+from torchcaps.errors import TorchcapsError
+from torchcaps.explore.looking import Looker
+from torchcaps.explore.opened import Opened
+from torchcaps.explore.state import Changed, Shown, State
+
+FIRST = Shown(collection=0, number=0)
+
+
+@pytest.fixture
+def pixels(looker):
+    return looker.opened.collections[0].pixels[:1]
+
+
+def near(found, expected):
+    assert found == pytest.approx(expected.flatten().tolist(), abs=2e-5)
+
+
+def lines(answer, layer):
+    (found,) = (each["lines"] for each in answer["links"] if each["name"] == layer)
+    return {(i, j): c for i, j, c, _ in found}
+
+
+def test_scores_lengths_and_couplings_are_those_of_the_network(looker, network, pixels):
+    answer = looker.look(State(shown=FIRST))
+    with torch.no_grad():
+        out = network(pixels, keep="last")
+    near(answer["scores"], out.probabilities())
+    for row, (name, capsules) in zip(answer["layers"], capsule_layers(out.trace), strict=True):
+        assert row["name"] == name
+        near(row["length"], lengths(capsules))
+    coupling = out.trace[0].routed.steps[-1].coupling[0]
+    found = lines(answer, "hidden_2")
+    assert len(found) == 16 * 16
+    assert found[3, 5] == pytest.approx(float(coupling[3, 5]), abs=1e-4)
+    strong = {(i, j) for i, j, _, s in answer["links"][0]["lines"] if s}
+    assert strong == {(i, int(coupling[i].argmax())) for i in range(16)}
+
+
+def test_iterations_levels_and_silence_change_what_the_network_does(looker, network, pixels):
+    for changed, asked in (
+        (Changed(iterations=7), {"iterations": 7}),
+        (Changed(silenced=(("hidden_2", 3), ("hidden_2", 4))), {"hidden_2": silence(3, 4)}),
+    ):
+        asked = asked if "iterations" in asked else {"intervene": asked}
+        answer = looker.look(State(shown=FIRST, changed=changed))
+        near(answer["scores"], network(pixels, **asked).probabilities())
+        near(answer["before"], network(pixels).probabilities())
+    on_a_grid = looker.look(State(shown=FIRST, changed=Changed(levels=3)))
+    assert set(lines(on_a_grid, "classes").values()) <= {0, 0.5, 1}
+
+
+def test_without_routing_every_child_splits_itself_evenly(looker):
+    even = Changed(even=("hidden_3", "classes"))
+    answer = looker.look(State(shown=FIRST, changed=even, selected=("classes", 2)))
+    assert set(lines(answer, "hidden_3").values()) == {0.0625}
+    assert set(lines(answer, "classes").values()) == {0.1}
+    assert not any(strong for *_, strong in answer["links"][-1]["lines"])
+    # Nothing leads to a class that nobody prefers.
+    assert answer["lit"]["capsules"]["hidden_4"] == []
+
+
+def test_a_capsule_lights_up_what_leads_to_it(looker, network, pixels):
+    answer = looker.look(State(shown=FIRST, selected=("hidden_3", 6)))
+    trace = network(pixels, keep="last").trace
+    below, above = backtracked(trace[:2], 6)
+    assert answer["lit"]["edges"][1] == [(i, 6) for i in above[:, 6].nonzero().flatten().tolist()]
+    assert answer["lit"]["capsules"]["primary"] == below.any(1).nonzero().flatten().tolist()
+    coupling = trace[2].routed.steps[-1].coupling[0, 6]
+    leaves = answer["lit"]["edges"][2]
+    assert leaves == [(6, j) for j in (coupling > 1 / 16 + 1e-6).nonzero().flatten().tolist()]
+    assert answer["near"]["parents"][0][0] == int(coupling.argmax())
+    assert len(answer["near"]["children"]) == 5
+    assert answer["saliency"].startswith("data:image/png;base64,")
+
+
+def test_nothing_below_the_capsules_runs_again_for_the_same_image(looker):
+    ran = []
+    below = looker._below[0]
+    hook = below.backbone.register_forward_hook(lambda *_: ran.append(1))
+    shown = Shown(collection=0, number=1)
+    for often in range(1, 8):
+        looker.look(State(shown=shown, changed=Changed(iterations=often)))
+    assert len(ran) == 1
+    looker.look(State(shown=shown, selected=("classes", 0)))
+    hook.remove()
+    # The saliency wants a gradient, and takes a pass of its own.
+    assert len(ran) == 2
+
+
+def test_a_turned_image_is_turned(looker, pixels):
+    seen = looker._pixels(0, Shown(collection=0, number=0, turn=90))
+    assert torch.allclose(seen, pixels.rot90(-1, (-2, -1)), atol=1e-5)
+    seen = looker._pixels(0, Shown(collection=0, number=0, x=0.25, invert=True))
+    assert torch.allclose(seen[..., 6:], 1 - pixels[..., :-6], atol=1e-5)
+
+
+def test_the_true_tree_moves_with_the_image(looker):
+    truth = looker.opened.collections[0].truth
+    ideal = looker.look(State(shown=FIRST))["ideal"]
+    assert sum(part["own"] for part in ideal["parts"]) == 3
+    assert len(ideal["parts"]) == int((truth.part[0] >= 0).sum())
+    x, y, _, radius = truth.pose[0, 0].tolist()
+    first = ideal["parts"][0]
+    assert (first["x"], first["y"]) == pytest.approx(((x + 0.5) / 24, (y + 0.5) / 24), abs=1e-4)
+    turned = looker.look(State(shown=Shown(collection=0, number=0, turn=180, scale=0.5)))
+    moved = turned["ideal"]["parts"][0]
+    assert moved["x"] == pytest.approx(0.5 - (first["x"] - 0.5) / 2, abs=1e-3)
+    assert moved["r"] == pytest.approx(radius / 48, abs=1e-4)
+
+
+def test_over_the_images_capsules_have_lengths_and_some_are_dead(looker, network):
+    found = looker.over(State(selected=("classes", 4)))
+    images = looker.opened.collections[0].pixels
+    assert found["images"] == len(images) == 12
+    near(found["lengths"], network(images).classes.activation[:, 4])
+    assert set(found["dead"]) == {"primary", "hidden_2", "hidden_3", "hidden_4", "classes"}
+    assert all(0 <= dyr <= 1 for dyr in found["dyr"].values() if dyr is not None)
+
+
+def test_windows_lead_from_child_to_parent(looker):
+    about = looker.about()["networks"][1]
+    sizes = [layer["n"] for layer in about["layers"]]
+    assert (about["collection"], about["note"][:30]) == (None, "A saved network does not know ")
+    answer = looker.look(State(network=1, selected=("classes", 1)))
+    for k, link in enumerate(answer["links"]):
+        assert link["lines"]
+        assert max(i for i, *_ in link["lines"]) < sizes[k]
+        assert max(j for _, j, *_ in link["lines"]) < sizes[k + 1]
+    assert looker.over(State(network=1)) == {"images": 0}
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"network": 7}, "there is no network 7: the explorer has 2"),
+        ({"shown": {"collection": 0, "number": 99}}, "there is no image 99"),
+        ({"shown": {"picture": "0" * 16}}, "this picture is not held any more"),
+        ({"selected": ("hidden_9", 0)}, "no capsule 0 in a layer 'hidden_9'; it has primary with"),
+        ({"selected": ("classes", 10)}, "no capsule 10 in a layer 'classes'"),
+        ({"changed": {"silenced": [("primary", 16)]}}, "no capsule 16 in a layer 'primary'"),
+        ({"changed": {"even": ["top"]}}, "this network has no routed layer 'top'"),
+    ],
+)
+def test_what_is_not_there_is_said(looker, state, words):
+    with pytest.raises(TorchcapsError) as said:
+        looker.look(State(**state))
+    assert words in str(said.value)
+
+
+def test_nothing_to_look_at_is_said():
+    with pytest.raises(TorchcapsError, match="there is no network 0"):
+        Looker(Opened((), ())).look(State())
