@@ -61,7 +61,6 @@ LONG = [
     ["study", "claims", "--status"],
     ["study", "status", "--by"],
     ["estimate", "--model", "capsnet", "--option"],
-    ["lr", "0", "--model", "peer_sign_dynamic", "--picture"],
 ]
 
 

@@ -139,7 +139,7 @@ def test_a_registered_network_is_compared_by_its_file(
         del sys.modules["mine_named"], tc.models.MODELS["mine_named"]
         assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
         first = sorted(each for each in out.iterdir() if each.is_dir())[0]
-        for line in (["lr", first], ["train", "--init-from", first, "--data", "tiny"]):
+        for line in (["doctor", first], ["train", "--init-from", first, "--data", "tiny"]):
             end = ["--out", tmp_path / "on"] if line[0] == "train" else []
             assert_one_sentence(call(*line, *end), "add --import mine_named.py to the command")
         assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")

@@ -13,7 +13,6 @@ from torchcaps import TorchcapsError, study
 from torchcaps_claims import court
 
 COURT = "torchcaps_claims"
-LR = "lr --model capsnet --data mnist"
 DOCTOR = "doctor --model capsnet --data mnist"
 TRAIN = "train --model capsnet --data mnist --out new"
 FEW = {"resize": False, "crop": False, "invert": False, "centre": False}
@@ -58,8 +57,6 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("demo --seed 5 --out shown", "tasks.demo", {"out": Path("shown"), "seed": 5}),
     (f"{TRAIN} --trunk w.safetensors", "train.fit", {"trunk": Path("w.safetensors")}),
     (f"{DOCTOR} --trunk w.safetensors", "tasks.doctor", {"trunk": Path("w.safetensors")}),
-    (f"{LR} --trunk w.safetensors", "tasks.rate_test", {"trunk": Path("w.safetensors")}),
-    (f"{LR} --root at", "tasks.rate_test", {"root": Path("at")}),
     ("eval run --root at", "tasks.evaluate_file", {"root": Path("at")}),
     ("perturb run --root at", "tasks.perturb", {"root": Path("at")}),
     ("dictionary run --root at", "tasks.dictionary", {"root": Path("at")}),
@@ -110,10 +107,10 @@ def test_a_command_tells_its_function_what_was_typed(
         ("--image-size 24x20", "image_size", (24, 20)),
     ],
 )
-def test_lr_tests_the_recipe_that_was_typed(
+def test_doctor_examines_the_recipe_that_was_typed(
     words: str, field: str, value: object, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = told("tasks.rate_test", f"{LR} {words}", call, monkeypatch)
+    found = told("tasks.doctor", f"{DOCTOR} {words}", call, monkeypatch)
     assert getattr(found["recipe"], field) == value
 
 

@@ -37,7 +37,6 @@ ARGUMENTS = {
     "check": ["RUN"],
     "estimate": [],
     "compare": ["RUN"],
-    "lr": ["RUN"],
     "prune": ["RUN"],
     "perturb": ["RUN"],
     "dictionary": ["RUN"],
@@ -93,8 +92,6 @@ def draw_command(draw: random.Random, bench: Bench) -> list[str]:
     for option in draw.sample(options, k=min(len(options), draw.randint(0, 4))):
         words += [option] if option in FLAGS else [option, _argument(draw, option, bench)]
     # What trains has to stop soon, and what writes needs a place.
-    if name == "lr" and "--steps" not in words:
-        words += ["--steps", "10"]
     if name == "prune":
         words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
     if name == "study run":

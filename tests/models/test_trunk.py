@@ -14,7 +14,7 @@ from error_text import text_of
 from torchcaps.data import ImageSet
 from torchcaps.models import create_model, load, save, scores_only, take_trunk
 from torchcaps.prune import prunable
-from torchcaps.tasks import rate_test
+from torchcaps.tasks import doctor
 from torchcaps.train import fit, make_recipe
 
 
@@ -136,14 +136,10 @@ def test_a_run_leaves_the_trunk_as_it_came_and_writes_down_which(tmp_path: Path,
 
 
 def test_before_training_a_trunk_needs_its_weights_too(file):
-    """A rate was named for the features of a trunk that was drawn at random."""
-    images = ImageSet("noise", torch.rand(16, 1, 20, 20), torch.arange(16) % 2, ("a", "b"))
+    """The features of a trunk that was drawn at random would be examined."""
     options = {"types": 1, "trunk": "resnet18"}
-    recipe = make_recipe(model="rem_dr", options=options, data="own", batch_size=8, epochs=1)
-    assert "so it needs weights that were trained before" in text_of(
-        lambda: rate_test(recipe, own=images, steps=10)
-    )
-    assert rate_test(recipe, own=images, steps=10, trunk=file).rates
+    recipe = make_recipe(model="rem_dr", options=options, data="part-whole", epochs=1)
+    assert "so it needs weights that were trained before" in text_of(lambda: doctor(recipe))
 
 
 def test_a_trunk_of_other_channels_is_not_begun_with(tmp_path, file):

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from torchcaps.tasks.predict import predict
     from torchcaps.tasks.predictions import write_predictions
     from torchcaps.tasks.prune_run import prune_run
-    from torchcaps.tasks.rate_test import RateTest, rate_test
 
 __all__ = [
     "CheckedRun",
     "Dictionary",
     "Estimate",
     "Perturbed",
-    "RateTest",
     "check_run",
     "demo",
     "dictionary",
@@ -38,7 +36,6 @@ __all__ = [
     "perturb",
     "predict",
     "prune_run",
-    "rate_test",
     "trace_images",
     "write_predictions",
     "write_report",

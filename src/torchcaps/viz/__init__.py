@@ -14,7 +14,6 @@ with needing("matplotlib", room="viz", extra="study"):
     from torchcaps.viz.perturbations import draw_perturbations
     from torchcaps.viz.prediction import Shown, draw_predictions
     from torchcaps.viz.pruning import draw_levels, draw_pruning, draw_saliency
-    from torchcaps.viz.rates import draw_rates
 
 __all__ = [
     "Shown",
@@ -32,7 +31,6 @@ __all__ = [
     "draw_perturbations",
     "draw_predictions",
     "draw_pruning",
-    "draw_rates",
     "draw_saliency",
     "to_svg",
     "write_figure",

@@ -51,7 +51,7 @@ def examine_course(
     if right < begun:
         text = (
             f"{course}; {learnt}, and {one_answer}: it has not begun to learn. Let the same "
-            f"command go on with more --epochs, or find a learning rate with torchcaps lr."
+            f"command go on with more --epochs, or try another --learning-rate."
         )
         return Diagnosis("updates", "look", text, numbers)
     if held is not None and held < begun:
