@@ -269,16 +269,14 @@ def test_the_margin_of_the_spread_loss_does_not_begin_again(
     [
         ((), "lamp"),
         (("--by", "mask_at_the_end"), "lamp"),
-        (("--set", "prune=magnitude", "--unit", "weight"), "lamp"),
+        (("--set", "prune=magnitude"), "lamp"),
         (("--scope", "network"), "network"),
         (("--by", "mask_at_the_end", "--scope", "layer"), "layer"),
         (("--set", "prune_scope=network"), "network"),
-        # LAMP scores are of magnitudes, and of single weights.
+        # LAMP scores are of magnitudes.
         (("--by", "snip"), "network"),
         (("--set", "prune=random_masks"), "network"),
         (("--by", "lobster"), "network"),
-        (("--unit", "type"), "network"),
-        (("--set", "prune_unit=capsule"), "network"),
     ],
 )
 def test_single_weights_are_compared_by_lamp_unless_a_scope_is_named(

@@ -31,15 +31,14 @@ def asked(call: Call, *words: object) -> dict:
     return json.loads(done.out)
 
 
-def pruned_run(call: Call, folder: Path, name: str, data: str, unit: str, to: float) -> Path:
+def pruned_run(call: Call, folder: Path, name: str, data: str, to: float) -> Path:
     """A network trained for an epoch and pruned in another, by what it says of itself."""
     first, then = folder / "run", folder / "pruned"
     words = ["--model", name, "--data", data, "--epochs", 1, "--batch-size", 20, "--seed", 5]
     asked(call, "train", *words, "--out", first)
-    words = ["--to", to, "--unit", unit, "--epochs", 1, "--set", "prune_ramp=1", "--out", then]
+    words = ["--to", to, "--epochs", 1, "--set", "prune_ramp=1", "--out", then]
     share = asked(call, "prune", first, *words)["sparsity"]["share"]
-    # A whole unit more would be too many.
-    assert to - 0.05 < share <= to
+    assert share == pytest.approx(to, abs=1e-4)
     return then
 
 
@@ -81,16 +80,16 @@ def assert_fewest(call: Call, run: Path, levels: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "unit", "to", "layers"),
+    ("name", "data", "to", "layers"),
     [
-        ("rem_gamma", "tiny", "type", 0.4, 2),
-        ("rem_eff_mnist", "tiny", "type", 0.4, 1),
-        ("rem_effconv", "large", "type", 0.3, 2),
-        ("rem_deepcaps", "tiny", "type", 0.3, 2),
+        ("rem_gamma", "tiny", 0.4, 2),
+        ("rem_eff_mnist", "tiny", 0.4, 1),
+        ("rem_effconv", "large", 0.3, 2),
+        ("rem_deepcaps", "tiny", 0.3, 2),
     ],
 )
-def test_a_network_is_pruned_grouped_and_drawn(name, data, unit, to, layers, call, tmp_path):
-    run = pruned_run(call, tmp_path, name, data, unit, to)
+def test_a_network_is_pruned_grouped_and_drawn(name, data, to, layers, call, tmp_path):
+    run = pruned_run(call, tmp_path, name, data, to)
     trees(call, run, tmp_path / "trees.svg", layers=layers)
     drawn(call, run, data, tmp_path)
 
@@ -111,7 +110,7 @@ def drawn(call: Call, run: Path, data: str, folder: Path) -> None:
 
 
 def test_zeros_of_deepcaps_are_counted_in_its_classes(call, tmp_path):
-    run = pruned_run(call, tmp_path, "rem_deepcaps", "tiny", "weight", 0.8)
+    run = pruned_run(call, tmp_path, "rem_deepcaps", "tiny", 0.8)
     found = asked(call, "eval", run, "--measure", "zero-votes", "--json")
     (row,) = found["measured"]["zero-votes"]["layers"]
     assert row["name"] == "classes"

@@ -118,7 +118,6 @@ def _argument(draw: random.Random, what: str, bench: Bench) -> str:
         "--statistic": ["accuracy", "dyr.1"],
         "--to": ["0.5"],
         "--by": ["magnitude", "lobster", "snip", "random_masks", "cost"],
-        "--unit": ["weight", "capsule", "type"],
         "--levels": ["11", "3,4"],
         "--seeds": ["0-1", "2"],
         "--steps": ["10"],

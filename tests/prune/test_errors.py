@@ -10,30 +10,10 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from error_text import cases_of, said_by
 from ten import Ten
-from torchcaps import create_model, prune
-from torchcaps.layers import DenseCapsules
-from torchcaps.models.own import OwnNetwork
+from torchcaps import prune
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, lowest
-from torchcaps.types import Capsules, Output
 
 ERRORS = Path(__file__).with_name("errors.txt")
-
-
-class Mine(nn.Module):
-    """With capsules, though nobody knows what reads them."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleDict({"classes": DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6)})
-
-    def forward(self, image):
-        routed = self.layers["classes"](Capsules(image.flatten(1).unflatten(1, (8, 4))))
-        return Output(routed.parents.activation, "lengths")
-
-
-class Beside(nn.Sequential):
-    def forward(self, features):
-        return features + super().forward(features)
 
 
 def loaded(**damaged):
@@ -63,17 +43,6 @@ def made_of_others():
     return model
 
 
-def sketch(name):
-    with torch.device("meta"):
-        return create_model(name)
-
-
-def beside():
-    model = network("rem_eff_mnist")
-    model.backbone[3] = Beside(*model.backbone[3:4])
-    return model
-
-
 def changed(change):
     """A pruner whose network got other tensors: it set weights to zero nobody looked at."""
     model = Ten()
@@ -96,16 +65,9 @@ def without_a_layer(model):
     model.one = None
 
 
-def frozen(part, model):
-    model.get_submodule(part).requires_grad_(False)
-    return model
-
-
-network = partial(create_model, image=(1, 20, 20))
 NAMES = vars(prune) | globals()
 NAMES |= {
     "generator": torch.Generator(),
-    "OWN": OwnNetwork(Mine()),
     "nan": torch.full((6, 1, 1, 1), torch.nan),
 }
 

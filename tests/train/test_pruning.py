@@ -325,19 +325,6 @@ def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
     assert "entropy" not in run.metrics()[0]
 
 
-def test_units_are_pruned_in_training(tmp_path: Path) -> None:
-    fields = {"prune_to": (0.2, 0.4), "prune_ramp": 5, "prune_unit": "channel"}
-    run = fit(recipe("magnitude", **fields), tmp_path / "run")
-    model = load(run.model_file)
-    convolutions = [part for part in model.backbone if isinstance(part, nn.Conv2d)]
-    gone = 0
-    for maker, reader in itertools.pairwise(convolutions):
-        zero = (maker.weight == 0).flatten(1).all(1)
-        assert bool((reader.weight[:, zero] == 0).all())
-        gone += int(zero.sum())
-    assert 0 < gone < 32 + 64 + 64
-
-
 def test_the_pruner_is_that_of_the_recipe() -> None:
     model = initial_model(recipe(None), tiny("train", None))
     from torchcaps.train.pruning import make_pruner

@@ -44,7 +44,6 @@ CHANGED = {
     "prune": "lobster",
     "prune_to": 0.5,
     "prune_ramp": 2,
-    "prune_unit": "capsule",
     "prune_scope": "layer",
     "prune_shrink": 2e-4,
     "prune_tolerance": 0.01,
@@ -82,7 +81,6 @@ BESIDE = {
     "milestones": {"schedule": "steps", "decay": 0.9},
     "prune_to": {"prune": "snip"},
     "prune_ramp": {"prune": "magnitude", "prune_to": 0.5},
-    "prune_unit": {"prune": "snip", "prune_to": 0.5},
     "prune_scope": {"prune": "snip", "prune_to": 0.5},
     "prune_shrink": {"prune": "lobster"},
     "prune_tolerance": {"prune": "lobster"},
@@ -99,7 +97,8 @@ TOGETHER = {name: value for name, value in CHANGED.items() if name not in APART}
 
 
 def test_the_digest_changes_with_every_field() -> None:
-    assert set(CHANGED) == set(Recipe.model_fields)
+    # That one can say no other word.
+    assert set(CHANGED) | {"prune_unit"} == set(Recipe.model_fields)
     recipes = [make_recipe(**NAMES)]
     recipes += [
         make_recipe(**NAMES | BESIDE.get(name, {}) | {name: value})

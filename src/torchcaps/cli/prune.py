@@ -24,7 +24,7 @@ Scope = Annotated[
     str | None,
     typer.Option(
         help="How layers share what is pruned: lamp, by scores that weigh a weight against its "
-        "layer, taken for single weights by magnitude or mask_at_the_end if nothing is said; "
+        "layer, taken by magnitude or mask_at_the_end if nothing is said; "
         "layer, the same share of each; network, one threshold, taken otherwise."
     ),
 ]
@@ -41,9 +41,6 @@ def prune(
         ),
     ] = None,
     by: Way = None,
-    unit: Annotated[
-        str | None, typer.Option(help="What is pruned as a whole: weight, capsule, type, channel.")
-    ] = None,
     scope: Scope = None,
     epochs: Annotated[
         int | None, typer.Option(help="For how long what is left trains on; 10 if not given.")
@@ -65,11 +62,11 @@ def prune(
     from torchcaps.train.ranks import is_first
 
     fields = fields_from(field)
-    said = {"prune_unit": unit, "prune_scope": scope, "learning_rate": learning_rate}
+    said = {"prune_scope": scope, "learning_rate": learning_rate}
     _check_once({"prune": by, "prune_to": to, "epochs": epochs, **said}, fields)
     fields |= {name: value for name, value in said.items() if value is not None}
     by = by or fields.pop("prune", "magnitude")
-    if by in BY_LAMP and fields.get("prune_unit", "weight") == "weight":
+    if by in BY_LAMP:
         # One threshold costs most, and can take the whole of a layer.
         fields.setdefault("prune_scope", "lamp")
     pruned = prune_run(

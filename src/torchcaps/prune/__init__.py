@@ -11,7 +11,6 @@ from torchcaps.prune.magnitude import Magnitude, ramp
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.pruner import Pruner, Scope, lamp
 from torchcaps.prune.snip import Snip
-from torchcaps.prune.units import Unit, UnitKind, units
 from torchcaps.prune.weights import Sparsity, prunable, sparsity
 
 __all__ = [
@@ -24,12 +23,9 @@ __all__ = [
     "Scope",
     "Snip",
     "Sparsity",
-    "Unit",
-    "UnitKind",
     "lamp",
     "lowest",
     "prunable",
     "ramp",
     "sparsity",
-    "units",
 ]

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
-from torchcaps.prune.units import UnitKind
 
 
 @final
@@ -21,9 +20,7 @@ class RandomMasks(Pruner):
     Arguments:
         model: the network.
         to: the share of all weights.
-        generator: draws a number for every weight, or an order of the units; on the CPU, so that
-            any device draws the same.
-        unit: what is pruned as a whole.
+        generator: draws a number for every weight; on the CPU, so that any device draws the same.
         scope: whether layers are pruned together, or each to the same share.
     """
 
@@ -33,23 +30,16 @@ class RandomMasks(Pruner):
         *,
         to: float,
         generator: torch.Generator,
-        unit: UnitKind = "weight",
         scope: Scope = "network",
     ):
-        super().__init__(model, unit=unit, scope=scope)
+        super().__init__(model, scope=scope)
         self.check(to)
         self.to, self.generator = to, generator
 
     def before_training(self, gradients: Gradients) -> None:
-        if not self.units:
-            weights, generator = self.masks.weights.items(), self.generator
-            drawn = {n: torch.rand(w.shape, generator=generator).to(w.device) for n, w in weights}
-            self.prune(drawn, self.to)
-            return
-        # Of numbers that are drawn for weights the means hardly differ where units are large, and
-        # a large unit would never be among the lowest.
-        order = torch.randperm(len(self.units), generator=self.generator).tolist()
-        self.prune_units([self.units[k] for k in order], self.to)
+        weights, generator = self.masks.weights.items(), self.generator
+        drawn = {n: torch.rand(w.shape, generator=generator).to(w.device) for n, w in weights}
+        self.prune(drawn, self.to)
 
 
 @final
@@ -59,16 +49,13 @@ class MaskAtTheEnd(Pruner):
     Arguments:
         model: the network.
         to: the share of all weights.
-        unit: what is pruned as a whole.
         scope: whether layers are pruned together, each to the same share, or by LAMP scores.
     """
 
     by_magnitude = True
 
-    def __init__(
-        self, model: nn.Module, *, to: float, unit: UnitKind = "weight", scope: Scope = "network"
-    ):
-        super().__init__(model, unit=unit, scope=scope)
+    def __init__(self, model: nn.Module, *, to: float, scope: Scope = "network"):
+        super().__init__(model, scope=scope)
         self.check(to)
         self.to = to
 

@@ -21,7 +21,6 @@ from torch import nn
 from torchcaps._checks import check_count
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.pruner import Pruner, Scope, check_share
-from torchcaps.prune.units import UnitKind
 
 
 @final
@@ -31,7 +30,6 @@ class Magnitude(Pruner):
     Arguments:
         model: the network.
         targets: shares of all weights, each at least as large as the one before.
-        unit: what is pruned as a whole; a unit is as large as its weights on average.
         scope: whether layers are pruned together, each to the same share, or by LAMP scores.
     """
 
@@ -42,10 +40,9 @@ class Magnitude(Pruner):
         model: nn.Module,
         *,
         targets: Sequence[float],
-        unit: UnitKind = "weight",
         scope: Scope = "network",
     ):
-        super().__init__(model, unit=unit, scope=scope)
+        super().__init__(model, scope=scope)
         if isinstance(targets, int | float):
             raise TorchcapsError(
                 f"targets are shares of the weights, one for each epoch, but came as the number "

@@ -1,6 +1,6 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import ClassVar, Literal, final, get_args
 
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.prune.masks import Masks, lowest
-from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
 # Whether one threshold holds for all layers, each layer is pruned to the same sparsity, or one
 # threshold holds for weights that are measured by the larger ones of their layer.
@@ -28,41 +27,22 @@ class Pruner:
 
     Arguments:
         model: the network, whose weights are changed in place.
-        unit: what is pruned as a whole: "weight", "capsule", "type" or "channel".
-        scope: "network" compares weights or units of all layers; "layer" prunes each one to the
-            same share of them; "lamp" compares weights of all layers by their `lamp` scores.
+        scope: "network" compares weights of all layers; "layer" prunes each one to the same share
+            of them; "lamp" compares weights of all layers by their `lamp` scores.
     """
 
     # Whether it chooses by magnitudes, which alone have LAMP scores.
     by_magnitude: ClassVar[bool] = False
 
-    def __init__(self, model: nn.Module, *, unit: UnitKind = "weight", scope: Scope = "network"):
+    def __init__(self, model: nn.Module, *, scope: Scope = "network"):
         check_choice("scope", scope, get_args(Scope))
         if scope == "lamp" and not self.by_magnitude:
             raise TorchcapsError(
                 f'scope="lamp" compares magnitudes, which {type(self).__name__} does not look at; '
                 f'take "network" or "layer".'
             )
-        if scope == "lamp" and unit != "weight":
-            raise TorchcapsError(
-                f'a {unit} has weights in several layers, so scope="lamp" is for single weights '
-                f'alone; take "network" or "layer".'
-            )
         self.scope: Scope = scope
         self.masks = Masks(model)
-        self.unit: UnitKind = unit
-        self.units: tuple[Unit, ...] = () if unit == "weight" else self._whole(units(model, unit))
-
-    def _whole(self, found: Sequence[Unit]) -> tuple[Unit, ...]:
-        """Those without a weight in a frozen part, which could not go as a whole."""
-        known = self.masks.weights
-        left = tuple(unit for unit in found if all(part.weight in known for part in unit.parts))
-        if not left:
-            raise TorchcapsError(
-                f"every {self.unit} of this network has weights in a frozen part, and what is not "
-                f'trained is not pruned; freeze less, or prune single weights, unit="weight".'
-            )
-        return left
 
     def before_training(self, gradients: Gradients) -> None:
         """Before the first step; `gradients` measures them and leaves the network as it is."""
@@ -88,7 +68,7 @@ class Pruner:
         count = round(sparsity * self.masks.size)
         # What is pruned stays so, even if a target is lower than one before. A layer may have fewer
         # than its share where all together have as many.
-        if count > self.masks.count or (self.scope == "layer" and not self.units):
+        if count > self.masks.count or self.scope == "layer":
             each = ', or choose layer by layer: prune_scope="layer"'
             instead = each if self.scope == "network" else ""
             self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
@@ -97,22 +77,10 @@ class Pruner:
     def _chosen(
         self, scored: Mapping[str, Tensor], sparsity: float, count: int
     ) -> Mapping[str, Tensor]:
-        if self.units:
-            return self._first(lowest_units(self.units, scored, self.masks.pruned), count)
         if self.scope != "layer":
             return lowest(scored, count)
         shares = {name: round(sparsity * score.numel()) for name, score in scored.items()}
         return {n: lowest({n: scored[n]}, shares[n])[n] for n in scored}
-
-    @final
-    def prune_units(self, ordered: Sequence[Unit], sparsity: float) -> None:
-        """Prune units in this order, until this share of all weights is zero."""
-        self.masks.add(self._first(ordered, round(sparsity * self.masks.size)))
-        self.masks.apply()
-
-    def _first(self, ordered: Sequence[Unit], count: int) -> Mapping[str, Tensor]:
-        ordered = in_step(ordered) if self.scope == "layer" else ordered
-        return first_units(ordered, count, self.masks.pruned)
 
     @final
     def magnitudes(self) -> dict[str, Tensor]:
@@ -124,8 +92,8 @@ class Pruner:
 
     @final
     def check(self, sparsity: float, *, on_the_way: bool = False) -> None:
-        """Refuse to prune nothing, to prune everything, and more than the units hold; `on_the_way`
-        to more it may be less than a weight."""
+        """Refuse to prune nothing, and to prune everything; on the way to more it may be less than
+        a weight."""
         check_share(sparsity)
         if not 0 < sparsity < 1:
             what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
@@ -137,15 +105,6 @@ class Pruner:
             raise TorchcapsError(
                 f"a sparsity of {sparsity:g} is none of {self.masks.size:,} weights, so nothing "
                 f"would be pruned; prune to more, for example 0.9."
-            )
-        if not self.units:
-            return
-        most = held_by(self.units, self.masks.pruned) / self.masks.size
-        if sparsity >= most:
-            raise TorchcapsError(
-                f"{self.unit}s hold {most:.1%} of the weights of this network and some must stay, "
-                f"so pruning them cannot reach a sparsity of {sparsity:.1%}; prune to less, or "
-                f'prune single weights, unit="weight".'
             )
 
 

@@ -15,7 +15,6 @@ from typing import final
 from torch import nn
 
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
-from torchcaps.prune.units import UnitKind
 
 
 @final
@@ -25,14 +24,11 @@ class Snip(Pruner):
     Arguments:
         model: the network.
         to: the share of all weights.
-        unit: what is pruned as a whole; a unit is as sensitive as its weights on average.
         scope: whether layers are pruned together, or each to the same share.
     """
 
-    def __init__(
-        self, model: nn.Module, *, to: float, unit: UnitKind = "weight", scope: Scope = "network"
-    ):
-        super().__init__(model, unit=unit, scope=scope)
+    def __init__(self, model: nn.Module, *, to: float, scope: Scope = "network"):
+        super().__init__(model, scope=scope)
         self.check(to)
         self.to = to
 

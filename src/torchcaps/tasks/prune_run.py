@@ -44,7 +44,7 @@ NOT_AGAIN = {
     "stop_on",
 }
 # What masks at the end go by; the rest of a recipe is that of the training they end.
-OF_MASKS = {"prune", "prune_scope", "prune_to", "prune_unit"}
+OF_MASKS = {"prune", "prune_scope", "prune_to"}
 # What a run says of its network beside the environment.
 OF_NETWORK = ("class", "trunk")
 # These say what is trained, and on what.
@@ -301,9 +301,7 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
             f"{run.folder} has been trained for {recipe.epochs} since; give what is masked now a "
             f"folder of its own: name another one with --out."
         )
-    pruner = MaskAtTheEnd(
-        trained.model, to=recipe.prune_to, unit=recipe.prune_unit, scope=recipe.prune_scope
-    )
+    pruner = MaskAtTheEnd(trained.model, to=recipe.prune_to, scope=recipe.prune_scope)
     pruner.at_the_end()
     test = trained.images("test", root=root)
     digests = {**run.image_digests(), "test": test.digest()}

@@ -37,13 +37,12 @@ from torchcaps.train.update import computing
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     """What the recipe prunes by; None where it does not."""
     way, to = recipe.prune, recipe.prune_to
-    what: dict[str, Any] = {"unit": recipe.prune_unit, "scope": recipe.prune_scope}
     if way is None:
         return None
     if way == "magnitude":
         assert to is not None
         targets = to if isinstance(to, tuple) else ramp(to, epochs=recipe.prune_ramp)
-        return Magnitude(model, targets=targets, **what)
+        return Magnitude(model, targets=targets, scope=recipe.prune_scope)
     assert not isinstance(to, tuple)
     if way == "lobster":
         shrink, tolerance = recipe.prune_shrink, recipe.prune_tolerance
@@ -51,9 +50,9 @@ def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     assert to is not None
     if way == "random_masks":
         generator = torch.Generator().manual_seed(seed_of(recipe.seed, MASKS))
-        return RandomMasks(model, to=to, generator=generator, **what)
+        return RandomMasks(model, to=to, generator=generator, scope=recipe.prune_scope)
     kind = {"snip": Snip, "mask_at_the_end": MaskAtTheEnd}[way]
-    return kind(model, to=to, **what)
+    return kind(model, to=to, scope=recipe.prune_scope)
 
 
 class Prune(Watcher):

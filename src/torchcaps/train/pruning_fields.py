@@ -13,7 +13,6 @@ def uses(way: Prune | None, to: Share | None) -> list[tuple[str, bool, str]]:
     return [
         ("prune_to", way is not None, "prune"),
         ("prune_ramp", ramps, 'prune = "magnitude" and one number to prune to'),
-        ("prune_unit", way not in (None, "lobster"), "every way to prune but lobster"),
         ("prune_scope", way not in (None, "lobster"), "every way to prune but lobster"),
         ("prune_shrink", way == "lobster", 'prune = "lobster"'),
         ("prune_tolerance", way == "lobster", 'prune = "lobster"'),
@@ -31,7 +30,6 @@ def check_pruning(
     stop_at: float | None,
     keep: str,
     scope: str,
-    unit: str,
 ) -> None:
     """Refuse, by a ValueError, what would prune nothing, everything, or not in time."""
     if way is None:
@@ -44,11 +42,6 @@ def check_pruning(
         raise ValueError(
             f'prune_scope = "lamp" compares magnitudes, which {way} does not look at; take '
             f'"network" or "layer"'
-        )
-    if scope == "lamp" and unit != "weight":
-        raise ValueError(
-            f'prune_scope = "lamp" compares single weights, and a {unit} has weights in several '
-            f'layers; take "network" or "layer"'
         )
     field = "prune_to" if isinstance(to, tuple) else "prune_ramp"
     done = len(to) if isinstance(to, tuple) else ramp

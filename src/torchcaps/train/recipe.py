@@ -16,7 +16,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.models.options import check_option_name
 from torchcaps.models.own import OWN
-from torchcaps.prune import Scope, UnitKind
+from torchcaps.prune import Scope
 from torchcaps.train.faults import in_words
 from torchcaps.train.meant import MEANT
 from torchcaps.train.measured_names import Measured
@@ -138,8 +138,8 @@ class Recipe(BaseModel):
     prune_to: Share | None = None
     # After how many epochs magnitude is there; from then on what is left trains on.
     prune_ramp: int = Field(5, ge=1, le=MOST)
-    # What is pruned as a whole.
-    prune_unit: UnitKind = "weight"
+    # Units as a whole are pruned no more; recipes of before say that they were not.
+    prune_unit: Literal["weight"] = "weight"
     # Whether one threshold holds for all layers, or each is pruned to the same share.
     prune_scope: Scope = "network"
     # Of lobster: λ, by which share it shrinks weights in a step, and by which share the validation
@@ -317,7 +317,6 @@ class Recipe(BaseModel):
             stop_at=self.stop_at,
             keep=self.keep,
             scope=self.prune_scope,
-            unit=self.prune_unit,
         )
         return self
 
