@@ -124,6 +124,23 @@ def test_groups_are_a_field_of_the_recipe(
     assert told(function, line, call, monkeypatch)["recipe"].groups == "(p[0-9]+)_"
 
 
+@pytest.mark.parametrize(
+    ("words", "model", "options"),
+    [
+        ("", "capsules_on_backbone", {"weights": "pretrained"}),
+        ("--option weights=w.pth --option types=4", "capsules_on_backbone", {"weights": "w.pth"}),
+        ("--model linear_on_backbone", "linear_on_backbone", {"weights": "pretrained"}),
+    ],
+)
+def test_a_backbone_is_a_model_and_its_options(
+    words: str, model: str, options: dict[str, str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"train --out run --data part-whole --backbone resnet34 {words}"
+    recipe = told("train.fit", line, call, monkeypatch)["recipe"]
+    assert recipe.model == model
+    assert recipe.options.items() >= ({"backbone": "resnet34"} | options).items()
+
+
 @pytest.mark.parametrize("verb", ["run", "status"])
 def test_only_takes_every_text(verb: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(court, "study_of", lambda *args, **kwargs: "planned")

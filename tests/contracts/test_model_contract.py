@@ -62,6 +62,7 @@ SIGN = Line((2, 1, 2), ("hidden_2", "classes"), rate=0.1)
 # One line a network.
 TABLE = {
     "capsnet": TRUNK,
+    "capsules_on_backbone": HUGE._replace(image=(1, 33, 37), layers=("classes",)),
     "convnet_avg": Line((2, 7, 8), NONE, {"kernel": 3}),
     "convnet_fc": Line((2, 7, 8), NONE, {"kernel": 3}),
     "deepcaps": Line((2, 5, 9), ("cell_4_skip", "classes"), steps=4),
@@ -76,6 +77,7 @@ TABLE = {
     "gu_convnet_cr_sf": TRUNK._replace(layers=NONE),
     "gu_convnet_fc_lk": Line((2, 7, 8), NONE, {"kernel": 3}, steps=10, left=0.95),
     "gu_convnet_r": TRUNK._replace(layers=NONE),
+    "linear_on_backbone": HUGE._replace(image=(1, 33, 37)),
     "matrix_capsnet": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
     "matrix_capsnet_mnist": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
     "mhsa_stack": Line((2, 11, 12), DEEP),

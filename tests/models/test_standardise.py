@@ -16,6 +16,7 @@ KINDS = {
     "ConvNetCR": ("gu_convnet_cr", {}),
     "ConvNetCRSF": ("gu_convnet_cr_sf", {}),
     "DeepCaps": ("deepcaps", {}),
+    "LinearOnBackbone": ("linear_on_backbone", {}),
 }
 
 

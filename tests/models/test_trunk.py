@@ -203,7 +203,7 @@ def test_weights_that_are_none_are_told(tmp_path, file):
         in text_of(lambda: take_trunk(other, file))
     )
     (tmp_path / "pickle.pt").write_bytes(b"\x80\x04nothing")
-    assert "is not a readable safetensors file (" in text_of(
+    assert "pickle.pt holds no weights that can be read (" in text_of(
         lambda: take_trunk(network, tmp_path / "pickle.pt")
     )
     assert "there is no file" in text_of(lambda: take_trunk(network, tmp_path / "none"))

@@ -75,6 +75,14 @@ TrunkFile = Annotated[
         "--trunk", help="Weights of the frozen trunk, for --option trunk=…: a safetensors file."
     ),
 ]
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Pretrained maps: resnet18, resnet34, resnet50 or timm:NAME; with --model "
+        "capsules_on_backbone, --option weights=pretrained where nothing else is said.",
+    ),
+]
 FieldList = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."),
@@ -99,6 +107,16 @@ def recipe_from(
     if option:
         fields["options"] = {**fields.get("options", {}), **options_from(option)}
     return make_recipe(**fields)
+
+
+def on_backbone(
+    backbone: str | None, recipe: Path | None, model: str | None, option: list[str] | None
+) -> tuple[str | None, list[str] | None]:
+    """The model and the options with what --backbone means; what else is said wins."""
+    if backbone is None:
+        return model, option
+    model = model or (None if recipe else "capsules_on_backbone")
+    return model, ["weights=pretrained", f"backbone={backbone}", *(option or [])]
 
 
 def fields_from(pairs: list[str] | None) -> dict[str, Any]:

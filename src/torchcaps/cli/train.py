@@ -10,6 +10,7 @@ import typer
 from torchcaps._printable import printable
 from torchcaps._words import value_of
 from torchcaps.cli.arguments import (
+    Backbone,
     FieldList,
     FieldsCommand,
     Groups,
@@ -21,6 +22,7 @@ from torchcaps.cli.arguments import (
     RecipeFile,
     Root,
     TrunkFile,
+    on_backbone,
     recipe_from,
     seconds_of,
 )
@@ -94,6 +96,7 @@ def train(
         list[str] | None,
         typer.Option(metavar="PART", help="A part that stays as it begins: backbone; repeatable."),
     ] = None,
+    backbone: Backbone = None,
     own_code: Imports = None,
     trunk: TrunkFile = None,
 ) -> None:
@@ -111,6 +114,7 @@ def train(
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
 
+    model, option = on_backbone(backbone, recipe, model, option)
     given = {
         "protocol": protocol,
         "model": model,

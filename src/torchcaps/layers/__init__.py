@@ -20,6 +20,7 @@ from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.head import CapsuleHead
 from torchcaps.layers.memory import can_keep_memory, keep_memory
+from torchcaps.layers.pretrained import PretrainedBackbone
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
     LayerNormPrimaryCapsules,
@@ -52,6 +53,7 @@ __all__ = [
     "FrozenTrunk",
     "InvertedRouting",
     "LayerNormPrimaryCapsules",
+    "PretrainedBackbone",
     "PrimaryCapsules",
     "Routing",
     "SelfAttentionRouting",

@@ -4,7 +4,8 @@ A ReLU writes over its input, which the convolution or the normalisation before 
 its backward pass: one map less in memory, with the same numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -226,35 +227,58 @@ def _check_stages(channels: int, stages: Sequence[object]) -> None:
         check_sizes("residual_backbone", width=stage[0], blocks=stage[1])
 
 
-def imagenet_backbone(channels: int) -> nn.Sequential:
-    """ResNet-18 for ImageNet up to its last maps, 512 channels of a thirty-second of the height and
-    width: a 7×7 convolution and a maximum over 3×3, both by two, then as `residual_backbone`."""
-    stem = nn.Conv2d(channels, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
-    stages = _residual_blocks((64, 2), (128, 2), (256, 2), (512, 2))
-    return nn.Sequential(*stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), *stages)
+class ImagenetMaps(nn.Sequential):
+    """A ResNet for ImageNet up to its last maps, a thirty-second of the height and width: a 7×7
+    convolution and a maximum over 3×3, both by two, then as `residual_backbone`, at four sizes of
+    the map so many `blocks`. A bottleneck gives four times the width of its 3×3 convolution."""
+
+    # By which numbers images are normalised, as timm calls it.
+    pretrained_cfg: Mapping[str, Any]
+
+    def __init__(
+        self, channels: int, blocks: Sequence[int] = (2, 2, 2, 2), *, bottleneck: bool = False
+    ):
+        wider = 4 if bottleneck else 1
+        widths = (64, 128, 256, 512)
+        stages = zip((wider * width for width in widths), blocks, strict=True)
+        super().__init__(
+            nn.Conv2d(channels, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+            *_residual_blocks(*stages, c_in=64, wider=wider),
+        )
+        self.blocks, self.pretrained_cfg = blocks, {}
 
 
-def _residual_blocks(*stages: tuple[int, int]) -> list[nn.Module]:
-    width = stages[0][0]
+def _residual_blocks(
+    *stages: tuple[int, int], c_in: int | None = None, wider: int = 1
+) -> list[nn.Module]:
+    c_in = stages[0][0] if c_in is None else c_in
     blocks: list[nn.Module] = []
     for stage, (c_out, many) in enumerate(stages):
         for block in range(many):
-            blocks.append(_ResidualBlock(width, c_out, stride=2 if stage and not block else 1))
-            width = c_out
+            stride = 2 if stage and not block else 1
+            blocks.append(_ResidualBlock(c_in, c_out, stride=stride, wider=wider))
+            c_in = c_out
     return blocks
 
 
 class _ResidualBlock(nn.Module):
     """ReLU(two 3×3 convolutions + shortcut), where the shortcut is a 1×1 convolution if the shape
-    changes."""
+    changes; `wider` than 1, a 3×3 convolution between two of 1×1."""
 
-    def __init__(self, c_in: int, c_out: int, *, stride: int):
+    def __init__(self, c_in: int, c_out: int, *, stride: int, wider: int = 1):
         super().__init__()
-        self.residual = nn.Sequential(
-            *_normalised(c_in, c_out, 3, stride),
-            nn.ReLU(inplace=True),
-            *_normalised(c_out, c_out, 3, 1),
-        )
+        width = c_out // wider
+        convolutions = [(c_in, width, 3, stride), (width, c_out, 3, 1)]
+        if wider > 1:
+            convolutions = [(c_in, width, 1, 1), (width, width, 3, stride), (width, c_out, 1, 1)]
+        parts: list[nn.Module] = []
+        for each in convolutions:
+            parts += [*_normalised(*each), nn.ReLU(inplace=True)]
+        # The last ReLU comes after the sum.
+        self.residual = nn.Sequential(*parts[:-1])
         same = stride == 1 and c_in == c_out
         self.shortcut = nn.Sequential(*(() if same else _normalised(c_in, c_out, 1, stride)))
 

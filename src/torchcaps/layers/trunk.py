@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from torchcaps._checks import check_choice
-from torchcaps.layers.backbone import Maps, imagenet_backbone, maps_after, residual_backbone
+from torchcaps.layers.backbone import ImagenetMaps, Maps, maps_after, residual_backbone
 from torchcaps.ops.checks import has_values
 from torchcaps.ops.tracing import is_looked_through
 
@@ -42,7 +42,7 @@ class FrozenTrunk(nn.Module):
         self.maps = (
             residual_backbone(channels, (64, 2), (128, 2), (256, 2), (WIDTH, 2))
             if kind == "resnet18"
-            else imagenet_backbone(channels)
+            else ImagenetMaps(channels)
         )
         self.maps.requires_grad_(False).eval()
         self._was_looked_at = False

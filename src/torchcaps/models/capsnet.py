@@ -99,7 +99,7 @@ def capsnet(
 ) -> CapsuleNetwork:
     maps, n_maps = _trunk(trunk, image[0], kernel, width)
     projection = rectified(LargeConv2d(n_maps, types * d_primary, kernel, stride=2), primary_relu)
-    return _network(
+    return on_maps(
         image,
         n_classes,
         maps,
@@ -145,7 +145,7 @@ def tsai_dynamic_resnet(
     **of_routing: Any,
 ) -> CapsuleNetwork:
     projection = rectified(LargeConv2d(256, 256, 9, stride=2, padding=4), primary_relu)
-    return _network(
+    return on_maps(
         image,
         n_classes,
         resnet_backbone(image[0], width=256),
@@ -158,7 +158,7 @@ def tsai_dynamic_resnet(
     )
 
 
-def _network(
+def on_maps(
     image: tuple[int, int, int],
     n_classes: int,
     backbone: nn.Module,

@@ -72,7 +72,7 @@ from torchcaps.types import Capsules, Keep, Output, ScoresAre
 D_PRIMARY, D_CLASS = 8, 16
 
 
-class _Plain(NamedNetwork):
+class Plain(NamedNetwork):
     """A network without capsules, called as those with capsules are."""
 
     image: tuple[int, int, int]
@@ -104,7 +104,7 @@ class _Plain(NamedNetwork):
         raise NotImplementedError
 
 
-class ConvNet(_Plain):
+class ConvNet(Plain):
     """From images [b, c, h, w] in [0, 1] to features [b, n] to scores; the decoder, where there is
     one, draws from all features. With `d_class` the features are class vectors of so many
     components, which come out as `classes`; scores are not their lengths, so they have no
@@ -137,7 +137,7 @@ class ConvNet(_Plain):
         return Output(self.head(features), self.scores_are, classes, drawn)
 
 
-class ConvNetCR(_Plain):
+class ConvNetCR(Plain):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
     def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int, width: int):
@@ -153,7 +153,7 @@ class ConvNetCR(_Plain):
         return Output(logits, "independent_logits", classes, drawn)
 
 
-class ConvNetCRSF(_Plain):
+class ConvNetCRSF(Plain):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
     def __init__(

@@ -7,7 +7,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "activations": "parents have activations beside their poses, as EM routing gives them",
         "agreement": "what v·û is multiplied by before it is added to a logit",
-        "backbone": "the convolutions in front: a plain stack, or residual blocks",
+        "backbone": "the convolutions in front: plain, residual, or by name: resnet18, resnet34, "
+        "resnet50, timm:NAME",
         "bias": "a vector is added to every parent before it is squashed; odd is a control whose "
         "sign goes with the input",
         "class_squash": "the function that sets the lengths of the class capsules",
@@ -57,6 +58,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "variant": "EM routing as its paper prints it, as its authors' code has it, or as "
         "[gritzman2019] corrects it",
         "weight_std": "standard deviation of the first weights between capsules",
+        "weights": "of a named backbone: random, a file, or pretrained, what torch.hub or Hugging "
+        "Face hold in the cache",
         "width": "channels of the convolutions in front",
         "widths": "capsules in each layer below the classes, with commas between",
     }

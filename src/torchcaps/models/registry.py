@@ -27,6 +27,7 @@ from torchcaps.models.options import (
     check_use,
 )
 from torchcaps.models.preset import MODELS, Preset
+from torchcaps.models.pretrained import take_weights
 
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
@@ -66,7 +67,10 @@ def create_model(
     """
     if isinstance(name, str) and name in MODELS:
         check_use(MODELS[name], options)
-    return make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
+    model = make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
+    if "weights" in MODELS[name].options:
+        take_weights(model)
+    return model
 
 
 def make_model(
@@ -99,6 +103,11 @@ def make_model(
         raise TorchcapsError(
             f"{name} is a network of your own, which would not look at standardise; let it "
             f"standardise its images itself, and leave standardise out."
+        )
+    if standardise is not None and getattr(getattr(model, "backbone", None), "normalises", False):
+        raise TorchcapsError(
+            f"the backbone of {name} normalises its images by the numbers that it was trained "
+            f"with; leave standardise out."
         )
     if standardise is not None:
         if not isinstance(standardise, tuple | list) or len(standardise) != 2:

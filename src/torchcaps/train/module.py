@@ -14,7 +14,7 @@ from torchcaps.train.answers import is_correct
 from torchcaps.train.frozen import eval_frozen, freeze
 from torchcaps.train.loop import TRAINING_SAMPLE
 from torchcaps.train.loss import loss_parts
-from torchcaps.train.optimiser import make_optimiser, rate_factor
+from torchcaps.train.optimiser import make_optimiser, rate_factor, slower_weights
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.types import Output
@@ -101,7 +101,8 @@ class Training(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        optimiser = make_optimiser(self.recipe, weights)
+        slower = slower_weights(self.recipe, self.model)
+        optimiser = make_optimiser(self.recipe, weights, slower=slower)
         steps = self._updates_an_epoch()
         rate = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: rate_factor(self.recipe, step, steps)

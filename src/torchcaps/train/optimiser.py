@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models.own import as_given
 from torchcaps.train.recipe import Optimiser, Recipe
 
 # Those of a recipe, as reports call them.
@@ -23,9 +24,25 @@ OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = Mappin
 )
 
 
-def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimiser that a recipe names, with its options."""
-    weights = list(parameters)
+def slower_weights(recipe: Recipe, model: nn.Module) -> Iterable[nn.Parameter]:
+    """Those that `backbone_rate` is for; none where it is one."""
+    if recipe.backbone_rate == 1:
+        return ()
+    backbone = getattr(as_given(model), "backbone", None)
+    if not isinstance(backbone, nn.Module):
+        raise TorchcapsError(
+            f"backbone_rate={recipe.backbone_rate:g} is for a network with a part `backbone`, "
+            f"which this one has not; leave it out."
+        )
+    return backbone.parameters()
+
+
+def make_optimiser(
+    recipe: Recipe, parameters: Iterable[nn.Parameter], *, slower: Iterable[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """The optimiser that a recipe names, with its options. The weights that are `slower` are a
+    second group, whose rate is a `share` of that of the first."""
+    weights, slow = list(parameters), set(map(id, slower))
     how: dict[str, Any] = {
         "lr": recipe.learning_rate,
         "weight_decay": recipe.weight_decay,
@@ -38,7 +55,18 @@ def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
         # Its count of updates may be kept by a GPU that repeats a step alone.
         how["capturable"] = True
     _, kind = OPTIMISERS[recipe.optimiser]
-    return kind(weights, **how)
+    groups: list[Any] = weights
+    if slow:
+        share = recipe.backbone_rate
+        groups = [
+            {"params": [weight for weight in weights if id(weight) not in slow]},
+            {
+                "params": [weight for weight in weights if id(weight) in slow],
+                "lr": share * recipe.learning_rate,
+                "share": share,
+            },
+        ]
+    return kind(groups, **how)
 
 
 @torch.no_grad()

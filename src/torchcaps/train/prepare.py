@@ -25,6 +25,7 @@ from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import check_selectable
 from torchcaps.train.start import (
     check_alike,
+    check_backbone,
     check_images_given,
     check_updates,
     initial_model,
@@ -79,6 +80,7 @@ def prepare(
     check_classes(training)
     check_selectable(recipe.select_by, validation)
     check_updates(recipe, training)
+    check_backbone(recipe, begins=source.begins is not None)
     model = initial_model(recipe, training, model)
     made_new = take_start(model, source.begins)
     freeze(model, recipe.freeze, made_new=made_new)

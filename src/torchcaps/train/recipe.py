@@ -37,6 +37,7 @@ MOST = 10**9
 # before keep their names. Whoever adds a field adds it here.
 YOUNGER: dict[str, Any] = {
     "accumulate": 1,
+    "backbone_rate": 1.0,
     "begins_with": None,
     "class_weights": None,
     "crop": None,
@@ -167,6 +168,8 @@ class Recipe(BaseModel):
     # Parts of the network, by their names in it, that stay as they begin: none of their weights is
     # trained, and normalisation goes by the statistics that it has.
     freeze: tuple[str, ...] = ()
+    # What the learning rate is multiplied by for the weights of the part `backbone`.
+    backbone_rate: float = Field(1.0, gt=0, le=1)
     # What is measured of a fixed sample after every so many epochs, for metrics.jsonl.
     measure: Measured = ()
     measure_every: int = Field(1, ge=1, le=MOST)
@@ -280,6 +283,7 @@ class Recipe(BaseModel):
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
             ("focal_gamma", self.loss == "focal", 'loss = "focal"'),
             *uses(self.prune, self.prune_to),
+            ("backbone_rate", "backbone" not in self.freeze, "a backbone that is trained"),
             ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),

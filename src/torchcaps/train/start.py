@@ -11,7 +11,7 @@ from torchcaps.data import Images
 from torchcaps.data.shown.channels import channel_statistics
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
-from torchcaps.models import create_model, load
+from torchcaps.models import MODELS, create_model, load
 from torchcaps.models.files.trunk import FILES, take_trunk, trunk_of
 from torchcaps.models.own import OWN, OwnNetwork
 from torchcaps.train.recipe import Recipe
@@ -135,6 +135,19 @@ def take_frozen(
         )
     assert file is not None
     return {"trunk": take_trunk(model, file)}
+
+
+def check_backbone(recipe: Recipe, *, begins: bool) -> None:
+    """Refuse a backbone that would stay as it was drawn."""
+    preset = MODELS.get(recipe.model)
+    options = {} if preset is None else preset.options | recipe.options
+    is_random = options.get("weights") == "random" and not begins
+    if is_random and "backbone" in recipe.freeze:
+        raise TorchcapsError(
+            f"freeze=backbone would leave {options['backbone']} with the random weights that it "
+            f"begins with; give it trained ones: weights=pretrained, or a file, on the command "
+            f"line --option weights=FILE."
+        )
 
 
 def is_without(model: nn.Module, made_new: Collection[str]) -> bool:

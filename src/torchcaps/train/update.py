@@ -15,7 +15,7 @@ from torchcaps.models.own import OwnNetwork
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts, margin_at
-from torchcaps.train.optimiser import lay_out, make_optimiser, rate_factor
+from torchcaps.train.optimiser import lay_out, make_optimiser, rate_factor, slower_weights
 from torchcaps.train.recipe import Precision, Recipe
 
 DTYPES: dict[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -107,13 +107,16 @@ class Update:
         self.network = model if network is None else network
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.device = self.weights[0].device
-        self.optimiser = make_optimiser(recipe, self.weights)
+        slower = slower_weights(recipe, model)
+        self.optimiser = make_optimiser(recipe, self.weights, slower=slower)
         on_gpu = self.device.type == "cuda"
         # A fused move reads a float32 on a GPU, and Python's number on a processor.
         dtype = torch.float32 if on_gpu else torch.float64
         self.rate = torch.zeros((), dtype=dtype, device=self.device)
         self.margin = torch.zeros((), dtype=torch.float64, device=self.device)
-        self.optimiser.param_groups[0]["lr"] = self.rate
+        self.slow_rate = self.rate.clone()
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.slow_rate if "share" in group else self.rate
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
         # Updates so far, and the epoch.
         self.step = self.epoch = 0
@@ -126,7 +129,7 @@ class Update:
         self._names: tuple[str, ...] = ()
         self._columns: dict[str, list[int]] = {}
         self._trained: Sequence[Tensor] = ()
-        self._filled: tuple[float, float] = (0.0, 0.0)
+        self._filled: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     def __call__(
         self,
@@ -158,8 +161,10 @@ class Update:
     def fill(self) -> None:
         """Give the tensors the numbers of the next update."""
         is_spread = self.recipe.loss == "spread"
-        now = self.rate_now(), margin_at(self.recipe, self.step) if is_spread else 0.0
-        for tensor, before, number in zip((self.rate, self.margin), self._filled, now, strict=True):
+        rate, margin = self.rate_now(), margin_at(self.recipe, self.step) if is_spread else 0.0
+        now = rate, rate * self.recipe.backbone_rate, margin
+        tensors = self.rate, self.slow_rate, self.margin
+        for tensor, before, number in zip(tensors, self._filled, now, strict=True):
             if number != before:
                 tensor.fill_(number)
         self._filled = now
@@ -254,7 +259,8 @@ class Update:
     def state(self) -> dict[str, Any]:
         """What the optimiser remembers."""
         state = self.optimiser.state_dict()
-        groups = [{**group, "lr": self.rate_now()} for group in state["param_groups"]]
+        rate = self.rate_now()
+        groups = [{**group, "lr": rate * group.get("share", 1)} for group in state["param_groups"]]
         return {**state, "param_groups": groups}
 
     def load_state(self, state: dict[str, Any], *, step: int) -> None:
