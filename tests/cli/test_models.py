@@ -98,3 +98,49 @@ def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> No
         tc.register_model("mine", build, image=(1, 8, 8), n_classes=2)
         printed = call("models", "mine").out
     assert printed.splitlines()[2:] == ["--option width=4"]
+
+
+def test_trained_networks_show_their_cards(call: Call) -> None:
+    done = call("models", "--pretrained")
+    assert (done.code, done.err) == (0, "")
+    names = [line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")]
+    assert names == tc.list_models(pretrained=True)
+    one = call("models", "mitterreiter_5x16.part-whole", "--pretrained").out.splitlines()
+    assert one[0] == "mitterreiter_5x16.part-whole  206,624 parameters, 832 kB"
+    assert one[-2:] == [
+        "    tc.create_model('mitterreiter_5x16', pretrained='part-whole')",
+        "    torchcaps eval zoo:mitterreiter_5x16.part-whole",
+    ]
+    (card,) = json.loads(call("models", names[0], "--pretrained", "--json").out).values()
+    assert f"{card['right']:,} of {card['images']:,} test images" in done.out
+    of_model = json.loads(call("models", "mitterreiter_5x16", "--pretrained", "--json").out)
+    assert len(of_model) >= 2
+    assert {each["model"] for each in of_model.values()} == {"mitterreiter_5x16"}
+
+
+def test_no_trained_network_of_a_name_is_a_sentence(call: Call) -> None:
+    done = call("models", "deepcap", "--pretrained")
+    assert done.code == 2
+    assert done.err.startswith("torchcaps: no trained network 'deepcap' comes with torchcaps; ")
+    done = call("models", "--pretrained", "--compare")
+    assert done.err == (
+        "torchcaps: --compare prints the sizes of all networks, but came with --pretrained; leave "
+        "out one of the two.\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_trained_network_is_evaluated_to_the_digits_of_its_card(call: Call) -> None:
+    done = call("eval", "zoo:mitterreiter_5x16.part-whole-uniform", "--json")
+    card = call("models", "mitterreiter_5x16.part-whole-uniform", "--pretrained", "--json")
+    assert json.loads(done.out)["right"] == next(iter(json.loads(card.out).values()))["right"]
+
+
+def test_a_trained_network_knows_its_data_and_says_how_to_get_it(call: Call) -> None:
+    names = tc.list_models(pretrained=True)
+    for name in (each for each in names if ".mnist" in each):
+        done = call("eval", f"zoo:{name}")
+        assert done.code == 2
+        assert done.err.endswith(
+            "--root FOLDER, into which torchcaps data get mnist --root FOLDER fetches them.\n"
+        )

@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError, short
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
 
-Network = Annotated[Path, typer.Argument(help="A run folder, or a saved network.")]
+Network = Annotated[Path, typer.Argument(help="A run folder, a saved network, or zoo:NAME.")]
 Model = Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 ImageSize = Annotated[

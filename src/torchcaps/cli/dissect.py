@@ -12,7 +12,7 @@ from torchcaps.cli.listed import command
 
 @command(60)
 def dissect(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or saved networks.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, saved networks, or zoo:NAME.")],
     out: Annotated[Path, typer.Option(help="The page to write, ending in .html.")] = Path(
         "report.html"
     ),

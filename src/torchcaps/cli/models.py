@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from torchcaps._zoo import PREFIX, zoo_card, zoo_names, zoo_weights
 from torchcaps.cli.arguments import AsJson, Imports
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -25,13 +26,20 @@ def models(
     compare: Annotated[
         bool, typer.Option("--compare", help="The sizes that papers print, and ours.")
     ] = False,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Trained networks that come with torchcaps.")
+    ] = False,
 ) -> None:
     """List the networks by name, or say what one can be told."""
-    if compare and name is not None:
+    if compare and (name is not None or pretrained):
+        other = "--pretrained" if pretrained else f"the name {short(name)}"
         raise TorchcapsError(
-            f"--compare prints the sizes of all networks, but came with the name {short(name)}; "
-            f"leave out one of the two."
+            f"--compare prints the sizes of all networks, but came with {other}; leave out one of "
+            f"the two."
         )
+    if pretrained:
+        _show_cards(name, as_json)
+        return
     if compare:
         _compare(as_json)
         return
@@ -47,6 +55,37 @@ def models(
             print(f"    {', '.join(f'{k}={v}' for k, v in row['options'].items())}")
         else:
             _explain(row, {} if name in _own() else index()["meanings"])
+
+
+def _show_cards(name: str | None, as_json: bool) -> None:
+    """Print what is known of the trained networks: of all, or of those of a model, or of one."""
+    cards = {each: zoo_card(zoo_weights(each)) for each in zoo_names()}
+    asked = {each: card for each, card in cards.items() if name in (None, each, card["model"])}
+    if not asked:
+        known = nearest(str(name), {*cards, *(card["model"] for card in cards.values())})
+        raise TorchcapsError(f"no trained network {short(name)} comes with torchcaps; {known}.")
+    if as_json:
+        print(json.dumps(asked, indent=2, ensure_ascii=False))
+        return
+    for each, card in asked.items():
+        low, high = card["interval"]
+        dyr = ", ".join(
+            f"{layer} {row['dyr']}" for layer, row in card["layers"].items() if "dyr" in row
+        )
+        dead, capsules = (
+            sum(row[what] for row in card["layers"].values()) for what in ("dead", "capsules")
+        )
+        print(
+            f"{each}  {card['parameters']:,} parameters, {card['bytes'] / 1e3:,.0f} kB\n"
+            f"    {card['what']}\n"
+            f"    {card['right']:,} of {card['images']:,} test images of {card['data']} right, "
+            f"{card['accuracy']:.2%} ({low:.2%} to {high:.2%})\n"
+            f"    dyr {dyr or 'of no layer'}; {dead} of {capsules} capsules dead\n"
+            f"    limits: {card['limits']}\n"
+            f"    licence of the data: {card['licence']}\n"
+            f"    tc.create_model({card['model']!r}, pretrained={card['pretrained']!r})\n"
+            f"    torchcaps eval {PREFIX}{each}"
+        )
 
 
 def _own() -> list[str]:

@@ -1,6 +1,7 @@
 """Whole networks: a registry of names, a file per family, saving and loading."""
 
 from torchcaps._lazy import load_modules
+from torchcaps.models.create import create_model, list_models
 from torchcaps.models.files.convert import convert
 from torchcaps.models.files.saving import load, save
 from torchcaps.models.files.trunk import take_trunk
@@ -8,7 +9,6 @@ from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import register_model
 from torchcaps.models.preset import MODELS, Preset
-from torchcaps.models.registry import create_model, list_models
 from torchcaps.models.scores import scores_only
 
 __all__ = [

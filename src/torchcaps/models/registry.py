@@ -27,50 +27,9 @@ from torchcaps.models.options import (
     check_use,
 )
 from torchcaps.models.preset import MODELS, Preset
-from torchcaps.models.pretrained import take_weights
 
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
-
-
-def list_models() -> list[str]:
-    """The names that `create_model` knows.
-
-    >>> "capsnet" in list_models()
-    True
-    """
-    return sorted(MODELS)
-
-
-def create_model(
-    name: str,
-    *,
-    image: tuple[int, int, int] | None = None,
-    n_classes: int | None = None,
-    standardise: tuple[Sequence[float], Sequence[float]] | None = None,
-    **options: Any,
-) -> nn.Module:
-    """Make a named network for images (channels, height, width), any size, any class count.
-
-    Its `config` attribute holds all that was chosen, and `save` writes it down.
-
-    Arguments:
-        name: one that `list_models` lists, or `register_model` was given.
-        image: (channels, height, width) of the images; those of the paper if not given.
-        n_classes: how many classes there are; as many as in the paper if not given.
-        options: those of the network; `torchcaps models NAME` explains them. `routing` is a name of
-            `layers.ROUTINGS`, or a routing object, which is copied for every layer.
-        standardise: (means, standard deviations) of the channels; the network brings its images to
-            mean 0 and deviation 1 by itself. Without it it computes with images as they are.
-
-    >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
-    """
-    if isinstance(name, str) and name in MODELS:
-        check_use(MODELS[name], options)
-    model = make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
-    if "weights" in MODELS[name].options:
-        take_weights(model)
-    return model
 
 
 def make_model(
@@ -81,7 +40,7 @@ def make_model(
     standardise: tuple[Sequence[float], Sequence[float]] | None = None,
     **options: Any,
 ) -> nn.Module:
-    """The same from a config, where every option is there, of use to the routing or not."""
+    """What `create_model` makes; every option may be there, of use to the routing or not."""
     preset = _checked(name, options)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes

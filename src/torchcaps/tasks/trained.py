@@ -10,12 +10,14 @@ from torch import nn
 
 from torchcaps._checks import check_choice
 from torchcaps._paths import path_of
+from torchcaps._zoo import zoo_card
 from torchcaps.data import Images, load
 from torchcaps.data.read.grouping import Suggested, told_of_folder
 from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
+from torchcaps.models.files.located import located
 from torchcaps.models.files.saving import load_network
 from torchcaps.models.images import device_of
 from torchcaps.train.folder.objects import read_objects
@@ -77,9 +79,10 @@ class Trained:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Read what a run wrote down of its data; a saved network knows the number of classes
-        alone."""
-        names = self.run.result().get("class_names") if self.run else None
+        """Read what a run wrote down of its data, or the card of one of the zoo; any other saved
+        network knows the number of classes alone."""
+        known = self.run.result() if self.run else zoo_card(self.path)
+        names = known.get("class_names")
         return None if names is None else tuple(names)
 
     def images(self, split: str, *, data: str | None = None, root: Root | None = None) -> Images:
@@ -122,6 +125,8 @@ class Trained:
         if data is not None:
             return data
         if self.run is None:
+            if card := zoo_card(self.path):
+                return str(card["data"])
             raise TorchcapsError(
                 f"{self.path} is a saved network, which does not know its data; name it with "
                 f"--data."
@@ -202,7 +207,7 @@ def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
 
     model: the class of a network of one's own, or a module of it.
     """
-    path = path_of("path", path)
+    path = path_of("path", located(path))
     if not path.exists():
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None

@@ -27,6 +27,7 @@ from torchcaps.models.files.as_made import (
     made_again,
     set_again,
 )
+from torchcaps.models.files.located import located
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.limits import without_memory
 from torchcaps.models.own import OWN, OwnNetwork, as_given, check_has_weights, own_module
@@ -40,6 +41,8 @@ HEADER = "torchcaps"
 # The digest of the tensors and of the configuration: safetensors itself has no checksum. It stands
 # among the configuration, since two keys of metadata have no order of their own.
 DIGEST = "sha256"
+# The entry of the configuration where single numbers are kept as half ones; no option is so called.
+HALF = "kept in half"
 # Letters of what another library says of a file.
 MOST_REASON = 200
 
@@ -74,8 +77,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         partial.replace(path)
 
 
-def content_of(model: nn.Module) -> bytes:
-    """What `save` writes."""
+def content_of(model: nn.Module, *, half: bool = False) -> bytes:
+    """What `save` writes; in half of the bytes where numbers of half precision are enough, which
+    are single again in a network that was opened."""
     module = as_given(model)
     # What torch.compile returns holds the network by another name, under which no file opens.
     module = getattr(module, "_orig_mod", module)
@@ -93,6 +97,9 @@ def content_of(model: nn.Module) -> bytes:
     if made is not None:
         check_as_made(module, made)
         config = {**config, **kept_by_hand(module, made)}
+    if half:
+        state = {name: t.half() if t.is_floating_point() else t for name, t in state.items()}
+        config = {**config, HALF: True}
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
@@ -134,7 +141,8 @@ def load(
     registered or given before.
 
     Arguments:
-        path: the file, or the folder of a finished run.
+        path: the file, or the folder of a finished run; "zoo:NAME" is one that comes with the
+            package, as `list_models(pretrained=True)` lists them.
         model: for a network of one's own, its class, or a module of it that takes the weights.
         routing: for a network that was made with a routing object, another one like it.
         n_classes: another number of classes. Weights that fit are kept; what was made new is named
@@ -157,6 +165,8 @@ def load_network(
     path = file_of(path)
     state, name, config = _read(path)
     by_hand = config.pop(BY_HAND, {})
+    if config.pop(HALF, False):
+        state = {name: t.float() if t.dtype == torch.half else t for name, t in state.items()}
     if name == OWN:
         if n_classes is not None:
             raise TorchcapsError(
@@ -208,7 +218,7 @@ def check_whole(path: Path) -> None:
 
 def file_of(path: str | os.PathLike[str]) -> Path:
     """The file of a network, of a run folder the one in it."""
-    path = path_of("path", path)
+    path = path_of("path", located(path))
     if path.is_dir():
         path = path / OF_A_RUN
         if not path.is_file():
