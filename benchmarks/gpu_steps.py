@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from throughput import NETWORKS, images_of
 
+import torchcaps as tc
 from gpu import FAILED, Records
 from torchcaps.data import Batch
 from torchcaps.train import fit, make_recipe
@@ -169,6 +170,14 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     found["captured"] = parity(eager, replayed)
     timed("eager", eager)
     timed("captured", replayed)
+    images, model = eager.batches[0].pixels, eager.model.eval()
+    fast = tc.optimise_for_inference(model, images)
+    scores = tc.models.scores_only(model)
+    with torch.inference_mode():
+        for name, run in (("eager", scores), ("graph", fast)):
+            times = rate(partial(run, images), device, 0.0 if tiny else 1.0)
+            found[f"predict_{name}_images_a_second"] = round(times * batch_size, 1)
+    found["predict_apart"] = fast.apart
     if device.type == "cuda":
         found["peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20)
     return found

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
         viz,
     )
     from torchcaps.layers import register_routing
-    from torchcaps.models import create_model, list_models, load, register_model, save
+    from torchcaps.models import (
+        create_model,
+        list_models,
+        load,
+        optimise_for_inference,
+        register_model,
+        save,
+    )
     from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap, Window
 
 __version__ = "0.1.0"
@@ -45,7 +52,13 @@ _ROOMS = (
     "viz",
 )
 _NAMES = {
-    **dict.fromkeys(("create_model", "list_models", "load", "register_model", "save"), "models"),
+    **dict.fromkeys(
+        (
+            *("create_model", "list_models", "load", "optimise_for_inference"),
+            *("register_model", "save"),
+        ),
+        "models",
+    ),
     "register_routing": "layers",
     **dict.fromkeys(
         ("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap", "Window"), "types"
@@ -70,6 +83,7 @@ __all__ = [
     "load",
     "models",
     "ops",
+    "optimise_for_inference",
     "prune",
     "register_model",
     "register_routing",

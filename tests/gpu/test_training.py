@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import torchcaps as tc
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.train import fit, fit_many, make_recipe
 from torchcaps.train.captured import WARM_UP
@@ -74,3 +75,15 @@ def test_runs_at_once_are_what_each_is_alone(captures, device, tmp_path, monkeyp
         alone = fit(recipe, tmp_path / f"alone{k}")
         losses = [[float(row["loss"]) for row in run.metrics()] for run in (at_once[k], alone)]
         assert losses[0] == pytest.approx(losses[1], rel=APART)
+
+
+@pytest.mark.parametrize("preset", ["mitterreiter_5x16", "efficient_capsnet", "capsnet"])
+def test_scores_of_a_graph_are_the_networks(preset, device):
+    torch.manual_seed(0)
+    model = tc.create_model(preset).to(device).eval()
+    images = torch.rand(11, *model.config["image"], device=device)
+    fast = tc.optimise_for_inference(model, images[:4])
+    for count in (11, 3):
+        with torch.no_grad():
+            expected = model(images[:count]).scores
+        torch.testing.assert_close(fast(images[:count]), expected, rtol=1e-4, atol=1e-6)

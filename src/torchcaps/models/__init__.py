@@ -5,6 +5,7 @@ from torchcaps.models.create import create_model, list_models
 from torchcaps.models.files.convert import convert
 from torchcaps.models.files.saving import load, save
 from torchcaps.models.files.trunk import take_trunk
+from torchcaps.models.inference import optimise_for_inference
 from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import register_model
@@ -20,6 +21,7 @@ __all__ = [
     "grid_of_121",
     "list_models",
     "load",
+    "optimise_for_inference",
     "register_model",
     "save",
     "scores_only",

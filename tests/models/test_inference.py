@@ -1,0 +1,95 @@
+"""Scores by `optimise_for_inference` are the network's own."""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from torchcaps.errors import TorchcapsError
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    small = {"width": 16, "types": 4, "d_primary": 4, "d_class": 8}
+    network = tc.create_model("capsnet", image=(1, 20, 20), n_classes=3, **small).eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(2)
+        scores = network(images(4)).scores
+    # Far from 0, where any scores would be alike.
+    assert 0.05 < scores.min() < scores.max() < 0.95
+    return network
+
+
+def images(count):
+    return torch.rand(count, 1, 20, 20, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 11])
+def test_any_number_of_images_has_the_scores_of_the_network(network, count):
+    fast = tc.optimise_for_inference(network.train(), images(4))
+    assert not network.training
+    assert fast.apart < 1e-6
+    with torch.no_grad():
+        expected = network(images(count)).scores
+    found = fast(images(count))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    assert not found.requires_grad
+
+
+def test_weights_that_are_loaded_later_count(network):
+    fast = tc.optimise_for_inference(network, images(2))
+    before = fast(images(2))
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(0.8)
+        expected = network(images(2)).scores
+    assert (expected - before).abs().max() > 1e-3
+    torch.testing.assert_close(fast(images(2)), expected, rtol=0, atol=1e-6)
+
+
+def test_bfloat16_says_how_far_it_is(network):
+    fast = tc.optimise_for_inference(network, images(4), precision="bfloat16")
+    with torch.no_grad():
+        apart = float((fast(images(4)) - network(images(4)).scores).abs().max())
+    assert 1e-6 < apart < 0.05
+    assert fast.apart == pytest.approx(apart, rel=1e-3)
+    assert repr(fast) == f"Fast(batches of 4, bfloat16, apart={fast.apart:.1e})"
+    assert fast(images(4)).dtype == torch.float32
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:.torch.jit.:DeprecationWarning")
+def test_compiled_it_is_the_same_and_is_compiled_once(network):
+    fast = tc.optimise_for_inference(network, images(4), compiled=True)
+    torch._dynamo.utils.counters.clear()
+    torch.testing.assert_close(
+        fast(images(7)), network(images(7)).scores.detach(), rtol=0, atol=1e-5
+    )
+    assert not torch._dynamo.utils.counters["stats"]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda fast, _: fast(images(2)[:, :, 1:]),
+            "images must be [n, 1, 20, 20], as those that optimise_for_inference was given, but "
+            "came as [2, 1, 19, 20].",
+        ),
+        (
+            lambda fast, _: fast(images(2).double()),
+            "images must be torch.float32 on cpu, as those that optimise_for_inference was given, "
+            "but came as torch.float64 on cpu.",
+        ),
+        (
+            lambda _, network: tc.optimise_for_inference(network, images(1)[0]),
+            "batch must be images [b, c, h, w], at least one, but came as [1, 20, 20].",
+        ),
+    ],
+)
+def test_what_it_refuses(network, call, text):
+    fast = tc.optimise_for_inference(network, images(2))
+    with pytest.raises(TorchcapsError) as error:
+        call(fast, network)
+    assert str(error.value) == text
