@@ -5,12 +5,15 @@ import copy
 import pytest
 import torch
 
+from chromium import browser
 from laid_runs import lay_run, small_network, tiny_images
 from torchcaps.data import SOURCES
 from torchcaps.explore.looking import Looker
 from torchcaps.explore.opened import opened
 from torchcaps.layers import use_backend
 from torchcaps.models import create_model, save
+
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,8 @@ from torchcaps.study.workers import End, Hire, serve
 
 __all__ = ["check_command", "draw_command"]
 
-# What each command is told without an option; demo, which trains for minutes, is left out.
+# What each command is told without an option; demo, which trains for minutes, and explore, which
+# answers until it is stopped, are left out.
 ARGUMENTS = {
     "models": ["capsnet", "capsnt"],
     "train": [],

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from torchcaps.analysis import MeasureActivity, MeasureDynamics, quantise, saliency
 from torchcaps.analysis.backtrack import ROUNDING, backtracked, is_chain
@@ -106,7 +107,7 @@ class Looker:
             "before": _rounded(plain.probabilities()[0]),
             "scores_are": out.scores_are,
             "meaning": MEANING[out.scores_are],
-            "layers": [_row(*each, shown) for each in capsule_layers(out.trace)],
+            "layers": _rows(out.trace, shown),
             "links": _links(out.trace, shown),
             "chain": is_chain(out.trace),
             "ideal": self._ideal(state.shown),
@@ -224,11 +225,13 @@ class Looker:
                 out = self._ask(number, pixels, changed, None)
                 long = lengths(dict(capsule_layers(out.trace))[layer])[0, capsule]
                 (slope,) = torch.autograd.grad(long, pixels, allow_unused=True)
-            maps = torch.zeros(size) if slope is None else slope[0].abs().amax(0).cpu()
+            slope = torch.zeros_like(pixels) if slope is None else slope
+            # Smoothed over three pixels: single ones say little.
+            maps = avg_pool2d(slope.abs().amax(1, keepdim=True), 3, 1, 1)[0, 0].cpu()
             how = "pixels whose change would move its length most"
         maps = maps / maps.max().clamp(min=1e-12)
         glow = torch.tensor(GLOW).view(3, 1, 1).expand(3, *size)
-        return png(torch.cat([glow, maps.pow(0.7)[None]])), how
+        return png(torch.cat([glow, 0.9 * maps.pow(1.4)[None]])), how
 
     def _about_capsule(self, network: Network, trace: Trace, state: State) -> dict[str, Any]:
         assert state.selected is not None
@@ -325,20 +328,23 @@ def _shown(trace: Trace, selected: Capsule | None) -> dict[str, Tensor]:
     for name, capsules in capsule_layers(trace):
         length = lengths(capsules)[0].float()
         chosen = length.topk(min(MOST_CAPSULES, len(length))).indices
-        if selected is not None and selected[0] == name:
-            chosen = torch.cat([chosen[: MOST_CAPSULES - 1], chosen.new_tensor([selected[1]])])
-        found[name] = chosen.unique().cpu()
+        if selected is not None and selected[0] == name and selected[1] not in chosen:
+            chosen[-1] = selected[1]
+        found[name] = chosen.sort().values.cpu()
     return found
 
 
-def _row(name: str, capsules: Any, shown: Mapping[str, Tensor]) -> dict[str, Any]:
-    length = lengths(capsules)[0].float().cpu()
-    return {
-        "name": name,
-        "n": len(length),
-        "shown": shown[name].tolist(),
-        "length": _rounded(length[shown[name]]),
-    }
+def _rows(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """Each layer of capsules from below, with the lengths of those that are drawn."""
+    grids = [trace[0].child_grid, *(layer.parent_grid for layer in trace)]
+    rows = []
+    for (name, capsules), grid in zip(capsule_layers(trace), grids, strict=True):
+        length = lengths(capsules)[0].float().cpu()
+        row = {"name": name, "n": len(length), "grid": grid, "shown": shown[name].tolist()}
+        if grid is not None and grid[0] * grid[1] > 1:
+            row["map"] = _rounded(length.unflatten(0, (-1, grid[2])).amax(-1))
+        rows.append({**row, "length": _rounded(length[shown[name]])})
+    return rows
 
 
 def _links(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:

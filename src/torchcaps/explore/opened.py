@@ -86,24 +86,19 @@ def opened(
 
 def _label(path: Path, taken: Sequence[str]) -> str:
     """A short name, which no other network has."""
-    name = path.stem if path.suffix == ".safetensors" else path.resolve().name
+    name = path.name.removesuffix(".safetensors") or path.resolve().name
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 
 def _images(trained: Trained, data: str | None, root: Root | None) -> tuple[Images | None, str]:
     """Test images for a network; where there are none, why."""
-    if data is None and trained.run is None:
-        return None, (
-            "A saved network does not know its data: draw an image, drop a picture, or start the "
-            "explorer with --data NAME, and --root FOLDER for a set that is files."
-        )
     try:
         images = trained.images("test", data=data, root=root)
         check_fit(trained.model, images)
     except TorchcapsError as error:
         if data is not None:
             raise
-        return None, f"Its test images cannot be read: {error}"
+        return None, f"Draw an image, or drop a picture. Test images are not here: {error}"
     return images, ""
 
 

@@ -139,7 +139,7 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
         host: the address to listen at.
         port: 0 takes one that is free.
     """
-    listening = _bound(host, port)
+    listening = bound(host, port)
     token = secrets.token_urlsafe(16)
     port = listening.getsockname()[1]
     named = f"[{host}]" if ":" in host else host
@@ -165,7 +165,7 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
         listening.close()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

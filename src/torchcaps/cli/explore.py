@@ -1,0 +1,36 @@
+"""`torchcaps explore`: a page where networks are taken apart by hand."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import Imports, Root
+from torchcaps.cli.listed import command
+
+
+@command(65)
+def explore(
+    networks: Annotated[
+        list[Path] | None, typer.Argument(help="Run folders, or saved networks.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Images to show; those of each run if not given.")
+    ] = None,
+    root: Root = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; the default lets this machine alone ask.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
+    own_code: Imports = None,
+) -> None:
+    """Open a page where networks are taken apart by hand.
+
+    Prints its link and answers it until Ctrl-C: pick, draw or drop an image, turn and move it, and
+    watch the tree.
+    """
+    from torchcaps.explore.looking import Looker
+    from torchcaps.explore.opened import opened
+    from torchcaps.explore.server import serve
+
+    serve(Looker(opened(networks or [], data=data, root=root)), host=host, port=port)

@@ -1,0 +1,208 @@
+// One network: its tree, what it says, what is changed inside it, and the capsule that is selected.
+
+import { el, number } from "./dom.js";
+import { Tree, drawSpread, legend, table, where } from "./tree.js";
+
+const LEVELS = [2, 3, 5, 11, 21];
+
+export class Pane {
+  // `act` has what a pane asks of the page: changed(pane), activate(pane), pick(image), close(pane).
+  constructor({ at, about, act }) {
+    Object.assign(this, { at, about, act, answer: null, known: null });
+    const select = (layer, capsule) => this.select(layer, capsule);
+    this.tree = new Tree({ onSelect: select, onSilence: (...one) => this.silence(...one), onLeave: () => this.leave() });
+    this.network = el("select", { "aria-label": `Network ${at + 1}` }, ...about.networks.map((each, value) => el("option", { value }, each.label)));
+    this.network.addEventListener("change", () => this.swap(Number(this.network.value)));
+    this.ms = el("span", { class: "ms", title: "from the question to its answer; the network alone" });
+    this.verdict = el("p", { class: "verdict" });
+    this.before = el("p", { class: "note" });
+    this.levers = el("div", { class: "levers" });
+    this.layers = el("div");
+    this.card = el("section", { class: "capsule-card", "aria-label": "The capsule that is selected" });
+    const second = at > 0 ? el("button", { type: "button", onclick: () => act.close(this) }, "Take it away") : null;
+    this.element = el(
+      "section",
+      { class: "card pane", "aria-label": `Network ${at + 1}` },
+      el("div", { class: "pane-head" }, el("span", { class: "row" }, this.network, second), this.ms),
+      this.verdict,
+      this.before,
+      this.tree.element,
+      legend(),
+      this.levers,
+      this.layers,
+    );
+  }
+
+  set(state) {
+    this.state = state;
+    this.state.network = Math.min(state.network, this.about.networks.length - 1);
+    this.network.value = this.state.network;
+    this.drawLevers();
+  }
+
+  get facts() {
+    return this.about.networks[this.state.network];
+  }
+
+  changed() {
+    this.drawLevers();
+    this.act.changed(this);
+  }
+
+  swap(network) {
+    Object.assign(this.state, { network, iterations: null, silenced: [], even: [], selected: null });
+    this.known = this.asked = null;
+    this.changed();
+  }
+
+  select(layer, capsule) {
+    const same = this.state.selected?.join(".") === `${layer}.${capsule}`;
+    this.state.selected = same ? null : [layer, capsule];
+    this.act.activate(this);
+    this.act.changed(this);
+  }
+
+  leave() {
+    this.state.selected = null;
+    this.act.changed(this);
+  }
+
+  silence(layer, capsule) {
+    const key = `${layer}.${capsule}`;
+    const others = this.state.silenced.filter((one) => one.join(".") !== key);
+    this.state.silenced = others.length < this.state.silenced.length ? others : [...others, [layer, capsule]];
+    this.changed();
+  }
+
+  drawLevers() {
+    const { state, facts } = this;
+    const focused = document.activeElement?.id;
+    const routed = facts.layers.slice(1).map((layer) => layer.name);
+    const often = state.iterations ?? facts.iterations;
+    const id = (name) => `${name}-${this.at}`;
+    const levers = [];
+    if (facts.iterations !== null) {
+      const slider = el("input", { id: id("often"), type: "range", min: 1, max: 10, value: often });
+      slider.addEventListener("input", () => this.iterate(Number(slider.value)));
+      this.often = el("output", { for: slider.id }, `${often}${often === facts.iterations ? ", as trained" : ""}`);
+      levers.push(el("div", { class: "lever" }, el("label", { for: slider.id }, "Iterations"), slider, el("span", { class: "ends" }, this.often, el("button", { id: id("play"), type: "button", onclick: () => this.play() }, "▶ 1 to 10"))));
+    }
+    const options = LEVELS.map((k) => el("option", { value: k, selected: k === state.levels }, `${k} levels`));
+    if (state.levels && !LEVELS.includes(state.levels)) options.push(el("option", { value: state.levels, selected: true }, `${state.levels} levels`));
+    const levels = el("select", { id: id("levels") }, el("option", { value: "" }, "exact"), ...options);
+    levels.addEventListener("change", () => {
+      state.levels = levels.value ? Number(levels.value) : null;
+      this.changed();
+    });
+    levers.push(el("div", { class: "lever" }, el("label", { for: levels.id }, "Couplings"), el("span", { class: "row" }, levels)));
+    const isTwin = routed.every((name) => state.even.includes(name));
+    const twin = el("button", { id: id("twin"), type: "button", "aria-pressed": isTwin, title: "Every child splits itself evenly", onclick: () => this.route(isTwin ? [] : routed) }, "Uniform twin");
+    const chips = routed.map((name) => {
+      const off = state.even.includes(name);
+      const title = off ? "This layer does not route; click to let it" : "This layer routes; click to split every child evenly";
+      return el("button", { id: id(`chip-${name}`), class: "chip", type: "button", "aria-pressed": off, title, "aria-label": `Switch off routing of ${name}`, onclick: () => this.route(off ? state.even.filter((one) => one !== name) : [...state.even, name]) }, name);
+    });
+    levers.push(el("div", { class: "lever" }, el("span", {}, "Routing"), el("span", { class: "row" }, twin, ...(routed.length > 1 ? chips : []))));
+    if (state.silenced.length) {
+      const silent = state.silenced.map(([layer, capsule]) => el("button", { class: "chip", type: "button", "aria-pressed": true, "aria-label": `Let ${layer} ${capsule} speak again`, onclick: () => this.silence(layer, capsule) }, `${layer} ${capsule}`));
+      levers.push(el("div", { class: "lever" }, el("span", {}, "Silenced"), el("span", { class: "row" }, ...silent)));
+    }
+    this.levers.replaceChildren(...levers);
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  iterate(often) {
+    this.state.iterations = often === this.facts.iterations ? null : often;
+    this.often.textContent = `${often}${this.state.iterations === null ? ", as trained" : ""}`;
+    this.act.changed(this);
+  }
+
+  route(even) {
+    this.state.even = even;
+    this.changed();
+  }
+
+  async play() {
+    for (let often = 1; often <= 10; often += 1) {
+      document.getElementById(`often-${this.at}`).value = often;
+      this.iterate(often);
+      await new Promise((wait) => setTimeout(wait, 550));
+    }
+  }
+
+  show(answer, took) {
+    this.answer = answer;
+    this.ms.textContent = `${Math.round(took)} ms; network ${answer.ms} ms`;
+    const { classes } = this.facts;
+    const [winner, second] = best(answer.scores);
+    this.winner = winner;
+    this.says = `${this.facts.label} says ${classes[winner]}, ${number(answer.scores[winner])}.`;
+    const isRight = answer.label ? (answer.label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${answer.label}`)) : null;
+    this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` ${number(answer.scores[winner])}`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} ${number(answer.scores[second])}`);
+    const [old] = best(answer.before);
+    const same = answer.before.every((score, at) => score === answer.scores[at]);
+    this.before.textContent = same ? "" : `Unchanged inside, it says ${classes[old]} ${number(answer.before[old])}.`;
+    this.draw();
+  }
+
+  draw() {
+    const { answer, state, known } = this;
+    if (!answer) return;
+    const width = Math.max(280, Math.round(this.element.clientWidth - 36));
+    this.tree.draw({ ...answer, width, classes: this.facts.classes, lit: answer.lit ?? null, selected: state.selected, silent: state.silenced.map((one) => one.join(".")), dead: known?.dead ?? {}, winner: this.winner });
+    const rows = answer.layers.map((layer, depth) => {
+      const link = answer.links[depth - 1];
+      const dead = known?.dead?.[layer.name]?.length;
+      return [layer.name, `${layer.n}`, dead === undefined ? "–" : `${dead}`, link ? number(link.strongest) : "", link ? number(link.even) : "", link ? number(known?.dyr?.[link.name]) : ""];
+    });
+    const details = this.layers.querySelector("details");
+    const fresh = el("details", { open: details ? details.open : true }, el("summary", {}, "Layers in numbers"));
+    fresh.append(table(["layer", "capsules", "dead", "strongest coupling", "even split", "tree changes"], rows.reverse()));
+    fresh.append(el("p", { class: "note" }, "Strongest coupling: what a child gives to its favourite parent, on average. Tree changes: how much couplings differ from image to image; 0 is one frozen tree for all, 1 perfect routing."));
+    if (!answer.chain) fresh.append(el("p", { class: "note" }, "Its layers do not lead to each other one by one, so nothing lights up from a capsule."));
+    this.layers.replaceChildren(fresh);
+    this.drawCard();
+  }
+
+  drawCard() {
+    const { answer, state, known } = this;
+    if (!state.selected || !answer.near) {
+      this.card.replaceChildren(el("h2", {}, "One capsule"), el("p", { class: "note" }, "Click a capsule in the tree. What leads to it lights up down to the pixels, and so does what it leads to."));
+      return;
+    }
+    const [name, capsule] = state.selected;
+    const depth = answer.layers.findIndex((layer) => layer.name === name);
+    const layer = answer.layers[depth];
+    const length = layer.length[layer.shown.indexOf(capsule)];
+    const isTop = depth === answer.layers.length - 1;
+    const called = isTop ? `Class ${this.facts.classes[capsule]}` : where(layer, capsule);
+    const list = (pairs, other) => pairs.map(([each, coupling]) => `${other.name === answer.layers.at(-1).name ? this.facts.classes[each] : each} (${number(coupling)})`).join(", ");
+    const isSilent = state.silenced.some((one) => one.join(".") === state.selected.join("."));
+    const parts = [
+      el("h2", {}, called),
+      el("p", {}, `Length ${number(length, 3)}${isSilent ? "; it is silenced" : ""}${known?.dead?.[name]?.includes(capsule) ? "; dead on the test images" : ""}.`),
+      depth ? el("p", {}, `Children that give it most, in ${answer.layers[depth - 1].name}: ${list(answer.near.children, answer.layers[depth - 1])}.`) : null,
+      isTop ? null : el("p", {}, `It gives most to, in ${answer.layers[depth + 1].name}: ${list(answer.near.parents, answer.layers[depth + 1])}.`),
+      answer.lit ? el("p", { class: "note" }, litIn(answer.lit, answer.layers, depth)) : null,
+      answer.saliency ? el("p", { class: "note" }, `Orange on the image: ${answer.saliency_is}.`) : null,
+      el("div", { class: "row" }, el("button", { type: "button", onclick: () => this.silence(name, capsule) }, isSilent ? "Let it speak" : "Silence it"), el("button", { type: "button", onclick: () => this.leave() }, "Let go")),
+    ];
+    if (known?.lengths) {
+      const order = known.lengths.map((value, at) => [value, at]).sort((one, other) => other[0] - one[0]).slice(0, 8);
+      parts.push(el("h3", {}, `Its length on ${known.images} test images`), drawSpread(known.lengths, length));
+      parts.push(el("h3", {}, "Images that excite it most"), el("div", { class: "strip" }, ...order.map(([value, at]) => this.act.thumb(this.facts.collection, at, number(value)))));
+    }
+    this.card.replaceChildren(...parts.filter(Boolean));
+  }
+}
+
+function litIn(lit, layers, depth) {
+  const count = (some) => some.reduce((sum, layer) => sum + lit.capsules[layer.name].length, 0);
+  const [below, above] = [count(layers.slice(0, depth)), count(layers.slice(depth + 1))];
+  if (!below && !above) return "Nothing lights up: every coupling here is an even split, so no capsule is preferred.";
+  return `Lit: ${below} capsules below that lead to it and ${above} above that it leads to, by couplings stronger than an even split.`;
+}
+
+function best(scores) {
+  return scores.map((score, at) => [score, at]).sort((one, other) => other[0] - one[0]).map(([, at]) => at);
+}

@@ -1,0 +1,124 @@
+// The image: test images in a strip, a pad to draw on, pictures of one's own, sliders.
+
+import { byId, el, walkable } from "./dom.js";
+import { MOVES } from "./link.js";
+
+const PEN = 22;
+
+export function sliders(state, changed) {
+  for (const { key, name, least, most, step, unit } of MOVES) {
+    const input = el("input", { id: `move-${key}`, type: "range", min: least, max: most, step, value: state[key] });
+    const output = el("output", { for: input.id });
+    input.show = () => {
+      input.value = state[key];
+      output.textContent = `${step < 1 ? state[key].toFixed(2) : state[key]}${unit}`;
+    };
+    input.addEventListener("input", () => {
+      state[key] = Number(input.value);
+      input.show();
+      changed();
+    });
+    input.show();
+    byId("moves").append(el("label", { for: input.id }, name), input, output);
+  }
+  byId("moves").addEventListener("submit", (event) => event.preventDefault());
+}
+
+export function showSliders() {
+  for (const { key } of MOVES) byId(`move-${key}`).show();
+}
+
+export function strip(images, chosen, pick) {
+  const buttons = images.map(({ png, label }, at) => {
+    const name = `Image ${at + 1}: ${label}`;
+    return el("button", { class: "thumb", type: "button", title: name, "aria-label": name, "aria-pressed": at === chosen, tabindex: at === Math.max(chosen, 0) ? 0 : -1, onclick: () => pick(at) }, el("img", { src: png, alt: "" }));
+  });
+  byId("strip").replaceChildren(...buttons);
+}
+
+walkable(byId("strip"), ".thumb");
+
+// Draws with finger, mouse or keys; `drawn` is told now and then, and at the end of each line.
+export function pad(drawn) {
+  const canvas = byId("pad");
+  const brush = canvas.getContext("2d");
+  let [x, y, down, dirty] = [140, 60, false, false];
+  const wipe = () => {
+    brush.fillStyle = "#000";
+    brush.fillRect(0, 0, 280, 280);
+    Object.assign(brush, { lineWidth: PEN, lineCap: "round", lineJoin: "round", strokeStyle: "#fff" });
+  };
+  const line = (toX, toY) => {
+    brush.beginPath();
+    brush.moveTo(x, y);
+    brush.lineTo(toX, toY);
+    brush.stroke();
+    dirty = true;
+  };
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return [((event.clientX - box.left) / box.width) * 280, ((event.clientY - box.top) / box.height) * 280];
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    down = true;
+    [x, y] = at(event);
+    line(x + 0.1, y);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!down || event.pointerType === "") return;
+    const [toX, toY] = at(event);
+    line(toX, toY);
+    [x, y] = [toX, toY];
+  });
+  const lift = () => {
+    down = false;
+    send();
+  };
+  canvas.addEventListener("pointerup", lift);
+  canvas.addEventListener("pointercancel", lift);
+  canvas.addEventListener("keydown", (event) => {
+    const [right, below] = { ArrowRight: [10, 0], ArrowLeft: [-10, 0], ArrowDown: [0, 10], ArrowUp: [0, -10], " ": [0, 0] }[event.key] ?? [null];
+    if (right === null) return;
+    event.preventDefault();
+    if (event.key === " ") down = !down;
+    const [toX, toY] = [Math.min(270, Math.max(10, x + right)), Math.min(270, Math.max(10, y + below))];
+    if (down) line(toX + 0.1, toY);
+    [x, y] = [toX, toY];
+  });
+  const send = () => {
+    if (!dirty || canvas.hidden) return;
+    dirty = false;
+    canvas.toBlob(drawn);
+  };
+  setInterval(send, 200);
+  wipe();
+  return { wipe };
+}
+
+// Pictures that are chosen, dropped or pasted.
+export function receive(taken) {
+  const [file, stage] = [byId("file"), byId("stage")];
+  byId("choose").addEventListener("click", () => file.click());
+  file.addEventListener("change", () => file.files.length && taken(file.files[0]));
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(kind, (event) => {
+      event.preventDefault();
+      stage.classList.toggle("over", kind === "dragover");
+      if (kind === "drop" && event.dataTransfer.files.length) taken(event.dataTransfer.files[0]);
+    });
+  }
+  document.addEventListener("paste", (event) => {
+    if (event.clipboardData.files.length) taken(event.clipboardData.files[0]);
+  });
+}
+
+// A picture as small as a network takes it, for the link.
+export async function small(address, [, height, width]) {
+  const image = new Image();
+  image.src = address;
+  await image.decode();
+  const canvas = el("canvas", { width, height });
+  canvas.getContext("2d").drawImage(image, 0, 0, width, height);
+  return canvas.toDataURL("image/png");
+}
