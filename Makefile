@@ -15,10 +15,14 @@ DEVICE ?= cuda
 DATA ?= data
 OUT ?= build/gpu
 
-.PHONY: demo test fuzz check test-all gpu docs format claims tables clean
+.PHONY: demo explore test fuzz check test-all gpu docs format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
+
+# A page to play with, on this machine: networks that are trained already, one command.
+explore: .venv/.explore
+	$(BIN)/torchcaps explore
 
 test: .venv/.test
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -65,7 +69,7 @@ tables: .venv/.study
 clean:
 	rm -rf .venv build dist docs/reference torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.venv/.study .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
+.venv/.study .venv/.explore .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) -e ".[$*]" -e ./claims
 	touch $@

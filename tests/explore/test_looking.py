@@ -8,7 +8,7 @@ from torchcaps.analysis.causal import silence
 from torchcaps.analysis.trace import capsule_layers
 from torchcaps.errors import TorchcapsError
 from torchcaps.explore.looking import Looker
-from torchcaps.explore.opened import Opened
+from torchcaps.explore.opened import Opened, of_the_zoo, opened
 from torchcaps.explore.state import Changed, Shown, State
 
 FIRST = Shown(collection=0, number=0)
@@ -159,3 +159,20 @@ def test_what_is_not_there_is_said(looker, state, words):
 def test_nothing_to_look_at_is_said():
     with pytest.raises(TorchcapsError, match="there is no network 0"):
         Looker(Opened((), ())).look(State())
+
+
+def test_the_networks_that_come_with_torchcaps_open_on_images_that_are_made():
+    names = of_the_zoo()
+    assert names[0] == "zoo:mitterreiter_5x16.part-whole"
+    found = opened(names[:1])
+    (network,) = found.networks
+    assert (network.label, network.note) == ("mitterreiter_5x16.part-whole", "")
+    assert found.collections[network.collection].truth is not None
+    # A trained one, which is right about most of the images that are shown.
+    looker = Looker(found)
+    right = 0
+    for number in range(20):
+        answer = looker.look(State(shown=Shown(collection=0, number=number)))
+        winner = max(range(10), key=answer["scores"].__getitem__)
+        right += network.class_names[winner] == answer["label"]
+    assert right >= 17

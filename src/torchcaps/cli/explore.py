@@ -12,7 +12,7 @@ from torchcaps.cli.listed import command
 @command(65)
 def explore(
     networks: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders, or saved networks.")
+        list[Path] | None, typer.Argument(help="Run folders, saved networks, or zoo:NAME.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Images to show; those of each run if not given.")
@@ -27,10 +27,10 @@ def explore(
     """Open a page where networks are taken apart by hand.
 
     Prints its link and answers it until Ctrl-C: pick, draw or drop an image, turn and move it, and
-    watch the tree.
+    watch the tree. Without a network it opens those that come with torchcaps.
     """
     from torchcaps.explore.looking import Looker
-    from torchcaps.explore.opened import opened
+    from torchcaps.explore.opened import of_the_zoo, opened
     from torchcaps.explore.server import serve
 
-    serve(Looker(opened(networks or [], data=data, root=root)), host=host, port=port)
+    serve(Looker(opened(networks or of_the_zoo(), data=data, root=root)), host=host, port=port)

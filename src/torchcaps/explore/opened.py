@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps._zoo import PREFIX, zoo_names
 from torchcaps.data import Images, sample_of
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.registry import Root
@@ -59,7 +60,7 @@ def opened(
     """Open runs and saved networks, and draw images of their data.
 
     Arguments:
-        names: run folders and files of saved networks.
+        names: run folders, files of saved networks, and "zoo:NAME".
         data: a data set instead of that of each run.
         root: its folder.
     """
@@ -72,7 +73,7 @@ def opened(
     collections: dict[str, Collection] = {}
     for name in names:
         trained = open_trained(name)
-        label = _label(Path(name), [each.label for each in networks])
+        label = _label(str(name), [each.label for each in networks])
         images, note = _images(trained, data, root)
         number = None
         if images is not None:
@@ -84,9 +85,19 @@ def opened(
     return Opened(tuple(networks), tuple(collections.values()))
 
 
-def _label(path: Path, taken: Sequence[str]) -> str:
+def of_the_zoo() -> list[str]:
+    """Name the networks that come with torchcaps, first those of part-whole, whose images are
+    made."""
+    return [
+        PREFIX + name for name in sorted(zoo_names(), key=lambda name: "part-whole" not in name)
+    ]
+
+
+def _label(given: str, taken: Sequence[str]) -> str:
     """A short name, which no other network has."""
-    name = path.name.removesuffix(".safetensors") or path.resolve().name
+    name = given.removeprefix(PREFIX)
+    if name == given:
+        name = Path(given).resolve().name.removesuffix(".safetensors")
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 
