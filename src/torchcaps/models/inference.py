@@ -108,7 +108,7 @@ def optimise_for_inference(
         batch: images [b, c, h, w] of the size that batches will have, on the same device.
         compiled: whether torch.compile compiles it first, which takes up to a minute and needs a
             compiler.
-        precision: "bfloat16" computes under autocast; see `apart` of what is returned.
+        precision: "float32", or "bfloat16" under autocast; see `apart` of what is returned.
 
     >>> fast = optimise_for_inference(model, images)  # doctest: +SKIP
     >>> fast(images), fast.apart  # doctest: +SKIP
