@@ -51,6 +51,17 @@ gpu:
 docs: .venv/.docs
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/docs
 
+# What is uploaded: a wheel and an sdist in dist/, checked, and the wheel tried where nothing else is.
+dist: .venv/.dev
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist > /dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/wheel.py dist/*.whl dist/*.tar.gz
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt "$$(ls dist/*.whl)[study]"
+	build/clean/bin/python -m pip check
+	cd build && clean/bin/torchcaps models > /dev/null && clean/bin/torchcaps check --help > /dev/null
+
 format: .venv/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
