@@ -53,6 +53,8 @@ CONTENTS = {
     "Guide": [
         "docs/demo",
         "docs/commands",
+        "docs/explorer",
+        "docs/zoo",
         "docs/own-pictures",
         "docs/own-networks",
         "docs/fine-tuning",
