@@ -26,7 +26,7 @@ class LazyRoom(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._homes})
+        return sorted(self.__all__)
 
 
 def lazily(room: str) -> None:

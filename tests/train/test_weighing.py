@@ -108,7 +108,7 @@ def test_focal_loss_of_a_recipe_on_paper():
 
 
 def shown(seed, epoch, size=16):
-    batches = Batches(uneven("train"), size, seed=seed, balanced=True)
+    batches = Batches(uneven("train"), size, seed=seed, sampling="balanced")
     batches.sampler.set_epoch(epoch)
     return torch.cat([index for _, index in batches.sampler])
 
@@ -129,20 +129,20 @@ def test_a_balanced_epoch_shows_every_class_equally_often():
 
 def test_a_remainder_is_shared_and_what_is_looked_at_stays_as_it_is():
     images = ImageSet("two", torch.rand(7, 1, 2, 2), torch.tensor([0] * 6 + [1]), ("a", "b"))
-    even = Batches(images, 2, seed=0, balanced=True)
+    even = Batches(images, 2, seed=0, sampling="balanced")
     assert sorted(images.labels[torch.cat([i for _, i in even.sampler])].bincount().tolist()) == [
         3,
         4,
     ]
-    looked_at = Batches(images, 2, balanced=True)
+    looked_at = Batches(images, 2, sampling="balanced")
     assert torch.cat([i for _, i in looked_at.sampler]).tolist() == list(range(7))
 
 
 def test_what_was_given_of_a_balanced_epoch_is_left_out_after_a_stop():
-    whole = Batches(uneven("train"), 16, seed=7, balanced=True)
+    whole = Batches(uneven("train"), 16, seed=7, sampling="balanced")
     whole.sampler.set_epoch(2)
     expected = [labels.tolist() for _, labels, _ in whole]
-    rest = Batches(uneven("train"), 16, seed=7, balanced=True)
+    rest = Batches(uneven("train"), 16, seed=7, sampling="balanced")
     rest.load_state_dict({"given": 2})
     rest.sampler.set_epoch(2)
     assert [labels.tolist() for _, labels, _ in rest] == expected[2:]

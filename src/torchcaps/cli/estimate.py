@@ -51,7 +51,7 @@ def estimate(
         image=(size[0], size[1], size[2]) if size else None,
         n_classes=classes,
         batch_size=batch_size,
-        precision=precision,
+        precision=precision,  # type: ignore[arg-type]
         **options,
     )
     show_found(found, as_json)

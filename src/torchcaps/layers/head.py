@@ -7,8 +7,8 @@ capsule.
 
 import inspect
 import math
-from collections.abc import Mapping
-from typing import Any, Self, final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -174,6 +174,9 @@ class CapsuleHead(nn.Module):
                 f"so they cannot score; let its forward give tc.Capsules(pose, pose.norm(dim=-1))."
             )
         return Output(parents.activation, "lengths", parents, trace=trace)
+
+    if TYPE_CHECKING:
+        __call__: Callable[..., Output]
 
     def _check_features(self, features: Tensor) -> None:
         """Refuse images that did not pass the backbone, the usual slip, and other dtypes."""

@@ -1,15 +1,16 @@
 """What `create_model` makes of a name: a network that is new, or one that is trained."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from torch import nn
 
 from torchcaps._zoo import PREFIX, zoo_names
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models.files.saving import load
+from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import check_use
-from torchcaps.models.preset import MODELS
+from torchcaps.models.preset import MODELS, NamedNetwork
 from torchcaps.models.pretrained import take_weights
 from torchcaps.models.registry import make_model
 
@@ -27,6 +28,29 @@ def list_models(*, pretrained: bool = False) -> list[str]:
     return zoo_names() if pretrained else sorted(MODELS)
 
 
+# Those that are no `CapsuleNetwork`, for type checkers; a test compares them with `MODELS`.
+# fmt: off
+Other = Literal[
+    "convnet_avg", "convnet_fc", "deepcaps", "efficient_convnet", "gu_convnet_cr",
+    "gu_convnet_cr_sf", "gu_convnet_fc_lk", "gu_convnet_r", "linear_on_backbone",
+    "rem_deepcaps", "resnet18", "tsai_cnn_c10", "tsai_cnn_c100", "tsai_dmm_cnn",
+    "tsai_dmm_cnn_fcpool", "tsai_resnet18_c100",
+]
+Sizes = tuple[int, int, int] | None
+Moments = tuple[Sequence[float], Sequence[float]] | None
+
+
+@overload
+def create_model(
+    name: Other, *, pretrained: str | None = None, image: Sizes = None,
+    n_classes: int | None = None, standardise: Moments = None, **options: Any,
+) -> NamedNetwork: ...
+@overload
+def create_model(
+    name: str, *, pretrained: str | None = None, image: Sizes = None,
+    n_classes: int | None = None, standardise: Moments = None, **options: Any,
+) -> CapsuleNetwork: ...
+# fmt: on
 def create_model(
     name: str,
     *,

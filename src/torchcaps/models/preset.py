@@ -1,21 +1,23 @@
 """What a name stands for: the class of all networks with a name, and what is known of each name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from types import UnionType
-from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.layers import ROUTINGS
 from torchcaps.layers.routing.table import all_routing_options
 from torchcaps.models.stack import routing_options
+from torchcaps.types import Couple, Intervene, Keep, Output
 
 # Images as (channels, height, width): of MNIST, and moved on a larger canvas; two overlaid; CIFAR.
 SMALL, WIDE, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
 Maker = TypeVar("Maker", bound=Callable[..., nn.Module])
+Net = TypeVar("Net", bound=nn.Module)
 
 
 class NamedNetwork(nn.Module):
@@ -26,6 +28,19 @@ class NamedNetwork(nn.Module):
     _routes: ClassVar[bool] = False
     # `files.refit.reset_classes`, which makes networks by name, so that no network can import it.
     _refit: ClassVar[Callable[[Any, int], tuple[str, ...]]]
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            image: Tensor,
+            target: Tensor | None = None,
+            *,
+            keep: Keep = "none",
+            couple: Couple | Mapping[str, Couple] | None = None,
+            intervene: Mapping[str, Intervene] | None = None,
+            iterations: int | None = None,
+        ) -> Output: ...
 
     def reset_classes(self, n_classes: int) -> tuple[str, ...]:
         """Score other classes, in place: what fits is kept, the rest begins anew.

@@ -8,7 +8,7 @@ would keep it, and counts above what imports take; the data set is not in it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -103,7 +103,7 @@ def estimate(
     image: tuple[int, int, int] | None = None,
     n_classes: int | None = None,
     batch_size: int = 128,
-    precision: str = "float32",
+    precision: Literal["float32", "bfloat16"] = "float32",
     **options: Any,
 ) -> Estimate:
     """Count parameters, FLOPs, votes and peak memory of a network at a batch size.

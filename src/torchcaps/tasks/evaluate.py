@@ -178,7 +178,8 @@ def evaluate_file(
     if split != "train":
         found = replace(found, seen=seen_by(trained, images, split, data, root))
     found = replace(found, split=split, stopped=trained.stopped, kept=trained.kept)
-    found = replace(found, evened=trained.evened)
+    if trained.run is not None and trained.stopped is None:
+        found = replace(found, evened=trained.run.evened)
     if predictions is not None:
         write_predictions(found, predictions)
     return found

@@ -55,11 +55,6 @@ class Trained:
         return None if self.run is None or self.stopped is not None else self.run.kept
 
     @property
-    def evened(self) -> str | None:
-        """Say how classes of unequal size were evened out in training, where they were."""
-        return None if self.run is None or self.stopped is not None else self.run.evened
-
-    @property
     def device(self) -> torch.device:
         return device_of(self.model)
 

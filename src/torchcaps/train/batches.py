@@ -19,16 +19,11 @@ AT_ONCE = 1 << 28
 class _Order(Sampler[tuple[int, Tensor]]):
     """(epoch, indices) of whole batches, on a device. Lightning calls `set_epoch`."""
 
-    def __init__(
-        self,
-        count: int,
-        size: int,
-        seed: int | None,
-        device: torch.device | None,
-        labels: Tensor | None,
-    ):
+    # Of the images, where an epoch shows every class equally often.
+    labels: Tensor | None = None
+
+    def __init__(self, count: int, size: int, seed: int | None, device: torch.device | None):
         self.count, self.size, self.seed, self.device = count, size, seed, device
-        self.labels = labels
         self.epoch = 0
         # How many batches of the next epoch were taken before.
         self.skip = 0
@@ -71,9 +66,9 @@ class Batches:
     """The images in batches; the last may be smaller.
 
     Without a seed they are those of epoch 0, in the order of the images; with one, those of the
-    epoch that `sampler.set_epoch` named, in an order that (seed, epoch) alone decides; `balanced`
-    shows every class equally often. With workers they are made in so many processes beside this
-    one, else here, where the images lie.
+    epoch that `sampler.set_epoch` named, in an order that (seed, epoch) alone decides. Balanced
+    sampling shows every class equally often. With workers they are made in so many processes beside
+    this one, else here, where the images lie.
 
     On several devices rank r takes the r-th slice of every batch. Where a batch has fewer images
     than there are ranks, a rank without one takes the first as a stand-in, and `share` is 0.
@@ -92,13 +87,13 @@ class Batches:
         rank: int = 0,
         ranks: int = 1,
         device: torch.device | None = None,
-        balanced: bool = False,
+        sampling: str = "shuffled",
     ):
         self.images, self.size, self.workers = images, size, workers
         self.rank, self.ranks = rank, ranks
-        labels: Tensor | None = getattr(images, "labels", None) if balanced else None
-        labels = None if labels is None else labels.cpu()
-        self.sampler = _Order(len(images), size, seed, device, labels)
+        self.sampler = _Order(len(images), size, seed, device)
+        if sampling == "balanced":
+            self.sampler.labels = images.labels.cpu()  # type: ignore[attr-defined]
         # Batches of this epoch given out so far, and which part of the last one is this rank's.
         self.given = 0
         self.share = 1.0

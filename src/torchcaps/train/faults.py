@@ -20,8 +20,8 @@ def in_words(error: ValidationError) -> str:
             # Of a field that takes a number or a list, the fault of what it did not come as.
             continue
         # Without the name of the type that was tried.
-        kept = (str(part) for part in fault["loc"])
-        where = ".".join(part[:40] for part in kept if not re.match(r"float$|tuple\[", part))
+        kept = [str(x) for x in fault["loc"] if not re.match(r"float$|(tuple|literal)\[", str(x))]
+        where = ".".join(part[:40] for part in kept)
         if fault["type"] == "missing":
             faults.append(f"{where} is missing, --{where} on the command line")
         elif fault["type"] == "tuple_type":
@@ -32,6 +32,7 @@ def in_words(error: ValidationError) -> str:
             faults.append(f"{where} must be a list, such as [{example}], but came as {short(came)}")
         else:
             what = fault["msg"].removeprefix("Value error, ")
+            what += ", or a list" if "literal[" in str(fault["loc"]) else ""
             said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
             if any(each.endswith(f": {what}") for each in faults):
                 # A list of all names is told once.

@@ -45,7 +45,7 @@ from torchcaps.train.start import (
 )
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 from torchcaps.train.told import Told
-from torchcaps.train.weighing import weighed, weights_of_result
+from torchcaps.train.weighing import weighed
 
 
 def fit(
@@ -204,9 +204,7 @@ class Going:
         )
         patience = recipe.patience
         watchers: list[Watcher | None] = [
-            None
-            if pruner is None
-            else Prune(pruner, weighed(recipe, training), training, validation, ranks),
+            None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
             ShowProgress(label, self.batches[0], recipe.select_by, beside=self.beside),
             Measures(self.batches[1].images),
             EpochClasses(ranks)
@@ -272,8 +270,9 @@ class Going:
             "digests": {"train": prepared.digest, "test": test.digest()},
             "seconds_of_last_stretch": round(self.seconds, 1),
             **groups_of_result(recipe, images, training, prepared.validation, test),
-            **weights_of_result(recipe, training),
         }
+        if (weights := weighed(recipe, training).class_weights) is not None:
+            result["class_weights"] = dict(zip(training.class_names, weights, strict=True))
         if self.best is not None:
             result["best_epoch"] = self.best.epoch
         if prepared.made_new:
@@ -300,7 +299,7 @@ def _batches(
         rank=ranks.rank,
         ranks=ranks.count,
         device=None if held is images else ranks.device,
-        balanced=recipe.sampling == "balanced",
+        sampling=recipe.sampling,
     )
 
 

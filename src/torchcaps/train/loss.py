@@ -37,6 +37,8 @@ FITTING: dict[ScoresAre, Loss] = {
     "logits": "cross_entropy",
     "independent_logits": "binary",
 }
+# A graph of a step reads class weights from where they are.
+made_once = lru_cache(maxsize=8)(torch.inference_mode(False)(torch.tensor))
 
 
 def loss_parts(
@@ -52,7 +54,7 @@ def loss_parts(
         options: dict[str, Any] = {}
         if weights is not None:
             # Divided by the number of images: slices of a batch add up to the whole of it.
-            options = {"weight": _on(weights, out.scores.device), "reduction": "none"}
+            options = {"weight": made_once(weights, device=out.scores.device), "reduction": "none"}
         which = (recipe.loss, recipe.data, margins, lead, recipe.focal_gamma)
         error = _classification(out, batch.labels, *which, **options)
         parts = {"classification_loss": error if weights is None else error.mean()}
@@ -65,13 +67,6 @@ def loss_parts(
             error = reconstruction_loss(drawn, shown)
             parts["reconstruction_loss"] = recipe.reconstruction_weight * error
     return parts
-
-
-# Made once: a graph of a step reads them from where they are.
-@lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _on(weights: tuple[float, ...], device: torch.device) -> Tensor:
-    return torch.tensor(weights, device=device)
 
 
 def margin_at(recipe: Recipe, step: int) -> float:

@@ -32,6 +32,7 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import MASKS, seed_of
 from torchcaps.train.update import computing
+from torchcaps.train.weighing import weighed
 
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
@@ -65,7 +66,7 @@ class Prune(Watcher):
     def __init__(
         self, pruner: Pruner, recipe: Recipe, training: Images, validation: Images, ranks: Ranks
     ):
-        self.pruner, self.recipe, self.ranks = pruner, recipe, ranks
+        self.pruner, self.recipe, self.ranks = pruner, weighed(recipe, training), ranks
         self.training, self.validation = training, validation
         self.has_masks = False
 
@@ -134,9 +135,8 @@ class Prune(Watcher):
         model = copy.deepcopy(model).train()
         # As in every step.
         eval_frozen(model, self.recipe.freeze)
-        recipe = self.recipe
-        even = recipe.sampling == "balanced"
-        batches = Batches(self.training, recipe.batch_size, seed=recipe.seed, balanced=even)
+        size, how = self.recipe.batch_size, self.recipe.sampling
+        batches = Batches(self.training, size, seed=self.recipe.seed, sampling=how)
         # Dropout draws, before the first step has set a seed.
         torch.manual_seed(seed_of(self.recipe.seed, MASKS))
         for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):

@@ -1,7 +1,5 @@
 """What evens out classes of unequal size: weights of the loss, or how often each is shown."""
 
-from typing import Any
-
 from torch import Tensor
 
 from torchcaps.data import Images
@@ -44,11 +42,3 @@ def _labels(images: Images, what: str) -> Tensor:
             f"several objects, or are made when they are wanted; leave it out."
         )
     return labels.cpu()
-
-
-def weights_of_result(recipe: Recipe, training: Images) -> dict[str, Any]:
-    """The weight of each class by its name; nothing where all weigh the same."""
-    weights = weighed(recipe, training).class_weights
-    if weights is None:
-        return {}
-    return {"class_weights": dict(zip(training.class_names, weights, strict=True))}

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import safetensors
 import safetensors.torch
@@ -31,7 +31,7 @@ from torchcaps.models.files.located import located
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.limits import without_memory
 from torchcaps.models.own import OWN, OwnNetwork, as_given, check_has_weights, own_module
-from torchcaps.models.preset import MODELS
+from torchcaps.models.preset import MODELS, NamedNetwork, Net
 from torchcaps.models.registry import make_model
 
 # Where a run folder has its network.
@@ -127,6 +127,16 @@ def _check_numbers(module: nn.Module) -> None:
             )
 
 
+@overload
+def load(
+    path: str | os.PathLike[str],
+    *,
+    model: None = None,
+    routing: Routing | None = None,
+    n_classes: int | None = None,
+) -> NamedNetwork: ...
+@overload
+def load(path: str | os.PathLike[str], *, model: Net | type[Net]) -> Net: ...
 @explains_names
 def load(
     path: str | os.PathLike[str],

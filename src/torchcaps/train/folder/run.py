@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from torch import nn
 
@@ -26,6 +26,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.files.saving import content_of
+from torchcaps.models.preset import NamedNetwork, Net
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.digests import expect, is_partial, settle
 from torchcaps.train.folder.environment import commit, environment
@@ -92,14 +93,18 @@ class Run:
         """All that was written down when it began, of the environment and of the network."""
         return read_objects(self.environment_file)[0]
 
-    def model(self, own: nn.Module | type[nn.Module] | None = None) -> nn.Module:
+    @overload
+    def model(self, own: None = None) -> NamedNetwork: ...
+    @overload
+    def model(self, own: Net | type[Net]) -> Net: ...
+    def model(self, own: Any = None) -> nn.Module:
         """The trained network, ready to look at images (in evaluation mode).
 
         Arguments:
             own: of a network of one's own its class, or a module that takes the weights.
         """
         self.check_imported()
-        network = load(self.folder, model=own)
+        network: nn.Module = load(self.folder, model=own)
         return with_channels_last(network) if self.is_channels_last else network
 
     def check_imported(self) -> None:
@@ -164,13 +169,12 @@ class Run:
         if self.recipe.sampling == "balanced":
             return "every class shown equally often"
         found = self.result().get("class_weights")
-        if not isinstance(found, dict):
+        if found is None:
             return None
         try:
-            each = [f"{name} {float(weight):.3g}" for name, weight in found.items()]
-        except (TypeError, ValueError):
+            return "class weights " + ", ".join(f"{name} {x:.3g}" for name, x in found.items())
+        except (AttributeError, TypeError, ValueError):
             raise damaged(self.result_file, "its 'class_weights' are no numbers") from None
-        return f"class weights {', '.join(each)}"
 
     @property
     def commonest(self) -> Commonest | None:

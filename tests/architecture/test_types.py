@@ -1,0 +1,116 @@
+"""What a type checker and an editor know of the library: basedpyright on the Python of README, and
+on lines of our own."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import torchcaps as tc
+from torchcaps.models import MODELS, CapsuleNetwork
+from torchcaps.models.create import Other
+from torchcaps.train.recipe import RecipeFields
+
+ROOT = Path(__file__).parents[2]
+
+# Each line with what is said of it: the type of what it reveals, or the rule that it breaks.
+LINES = {
+    'reveal_type(tc.create_model("capsnet"))': 'is "CapsuleNetwork"',
+    'reveal_type(tc.create_model("convnet_avg"))': 'is "NamedNetwork"',
+    'reveal_type(tc.create_model("convnet_avg")(x).scores)': 'is "Tensor"',
+    'reveal_type(tc.create_model("capsnet")(x, keep="last").trace)': 'is "tuple[LayerTrace, ...]"',
+    'reveal_type(tc.load("a")(x).classes)': 'is "Capsules | None"',
+    'reveal_type(tc.load("a", model=torch.nn.Linear))': 'is "Linear"',
+    'reveal_type(tc.train.Run(Path("a")).model()(x))': 'is "Output"',
+    "reveal_type(tc.layers.CapsuleHead.after(net, image=i, n_classes=7)(x).trace)": 'is "tuple[L',
+    'reveal_type(tc.train.make_recipe(model="capsnet", freeze=["backbone"]))': 'is "Recipe"',
+    'tc.create_model("capsnet")(x, keep="all")': "reportArgumentType",
+    'tc.create_model("capsnet")(x).traces': "reportAttributeAccessIssue",
+    'tc.create_model("capsnet", n_classes="7")': "reportCallIssue",
+    'tc.train.make_recipe(model="capsnet", data="mnist", epochs="3")': "reportArgumentType",
+    'tc.train.make_recipe(optimiser="adamax")': "reportArgumentType",
+    'tc.train.make_recipe(precision="float8")': "reportArgumentType",
+    "tc.train.make_recipe(epoch=3)": "reportCallIssue",
+}
+BEGIN = """from pathlib import Path
+import torch
+import torchcaps as tc
+x, net, i = torch.rand(1, 1, 28, 28), torch.nn.Identity(), (3, 9, 9)
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> dict[str, list[dict]]:
+    """What basedpyright says of every file, in the mode that Pylance and pyright begin with."""
+    if importlib.util.find_spec("basedpyright") is None:
+        pytest.skip("basedpyright is in the extra dev, which is not installed")
+    folder = tmp_path_factory.mktemp("typed")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for k, block in enumerate(re.findall(r"```python\n(.*?)```", text, flags=re.S)):
+        (folder / f"readme_{k}.py").write_text(block)
+    (folder / "lines.py").write_text(BEGIN + "".join(f"{line}\n" for line in LINES))
+    config = {"typeCheckingMode": "standard", "extraPaths": [str(ROOT / "src")]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(config))
+    line = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    found = subprocess.run([*line, "-p", str(folder)], capture_output=True, text=True, check=False)
+    said: dict[str, list[dict]] = {path.name: [] for path in folder.glob("*.py")}
+    for each in json.loads(found.stdout)["generalDiagnostics"]:
+        said[Path(each["file"]).name].append(each)
+    return said
+
+
+@pytest.mark.slow
+def test_the_python_of_readme_has_no_fault(told):
+    assert sum(name.startswith("readme") for name in told) >= 2
+    assert {name: said for name, said in told.items() if name != "lines.py" and said} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+def test_a_type_checker_knows_what_comes_out_and_flags_what_is_wrong(told, line):
+    at = BEGIN.count("\n") + list(LINES).index(line)
+    said = [each for each in told["lines.py"] if each["range"]["start"]["line"] == at]
+    words = " ".join(f"{each['message']} {each.get('rule', '')}" for each in said)
+    assert LINES[line] in words
+
+
+def test_names_that_make_no_capsule_network_are_those_of_the_registry():
+    made = {name: preset._signature.return_annotation for name, preset in MODELS.items()}
+    others = {name for name, kind in made.items() if not issubclass(kind, CapsuleNetwork)}
+    assert set(typing.get_args(Other)) == {name for name in others if not MODELS[name].is_own}
+
+
+def taken(kind):
+    """What `make_recipe` takes for a field: lists where a recipe holds tuples."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return taken(arguments[0])
+    if origin is tuple:
+        return Sequence[taken(arguments[0])]
+    if origin is dict:
+        return Mapping[arguments]
+    if origin in (types.UnionType, typing.Union):
+        return typing.Union[tuple(map(taken, arguments))]  # noqa: UP007
+    return kind
+
+
+def test_the_fields_that_a_type_checker_knows_are_those_of_a_recipe():
+    fields = {name: taken(field.annotation) for name, field in tc.train.Recipe.model_fields.items()}
+    del fields["protocol"]
+    assert typing.get_type_hints(RecipeFields) == fields
+
+
+def test_a_room_shows_what_is_public():
+    for room in (tc.train, tc.tasks):
+        assert dir(room) == sorted(room.__all__)
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (ROOT / "src" / "torchcaps" / "py.typed").is_file()
