@@ -44,13 +44,27 @@ def test_the_seed_draws_them(groups) -> None:
 def test_what_cannot_be_folded_is_told() -> None:
     few = images([0, 0, 0, 0, 1, 1], ["a", "a", "b", "b", "c", "c"])
     assert text_of(lambda: folds(few, 2)) == (
-        "mine cannot be parted into 2 folds, because class 'b' has too few groups; take fewer "
-        "folds, or add groups."
+        "mine cannot be parted into 2 folds that all test every class, because class 'b' "
+        "has 1 group; take fewer folds, or add groups."
     )
     assert text_of(lambda: folds(replace(few, labels=torch.tensor([0, 1] * 3)), 4)) == (
-        "mine cannot be parted into 4 folds, because mine has too few groups; take fewer folds, "
-        "or add groups."
+        "mine cannot be parted into 4 folds that all test every class, because mine has 3 "
+        "groups; take fewer folds, or add groups."
+    )
+    assert text_of(lambda: folds(images([0] * 9 + [1] * 4), 5)) == (
+        "mine cannot be parted into 5 folds that all test every class, because class 'b' "
+        "has 4 images; take fewer folds, or add images."
     )
     assert text_of(lambda: folds(few, 1)) == (
         "count must be a whole number of folds from 2, but came as 1."
     )
+
+
+def test_folds_that_can_be_had_are_had() -> None:
+    """As many groups of the rare class as folds, and half of its groups show the other one too."""
+    groups = [f"p{number}" for number in range(20) for _ in range(3)]
+    labels = [
+        int(number < 5 and (number % 2 == 0 or at > 0)) for number in range(20) for at in range(3)
+    ]
+    for _, test in folds(images(labels, groups), 5):
+        assert len(set(test.labels.tolist())) == 2

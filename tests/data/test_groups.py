@@ -210,7 +210,7 @@ def test_folders_that_part_no_group_are_taken_as_they_are(tmp_path: Path) -> Non
 def test_every_picture_is_tested_in_one_fold(tmp_path: Path, groups) -> None:
     root = patients(tmp_path / "skin")
     pairs = [
-        [load("folder", split=split, root=root, groups=groups, fold=f"{at}/5") for split in SPLITS]
+        [load("folder", split=split, root=root, groups=groups, fold=(at, 5)) for split in SPLITS]
         for at in range(1, 6)
     ]
     whole = sorted(path.relative_to(root).as_posix() for path in root.glob("*/*.png"))
@@ -223,31 +223,30 @@ def test_every_picture_is_tested_in_one_fold(tmp_path: Path, groups) -> None:
 
 def test_folds_are_those_of_the_same_images_in_memory(tmp_path: Path) -> None:
     root = patients(tmp_path / "skin")
-    whole = image_folder(root, groups=PATTERN, fold="whole")
+    whole = image_folder(root, groups=PATTERN, fold=(0, 5))
     for at, (train, test) in enumerate(folds(whole, 5), 1):
-        read = [image_folder(root, split, groups=PATTERN, fold=f"{at}/5") for split in SPLITS]
+        read = [image_folder(root, split, groups=PATTERN, fold=(at, 5)) for split in SPLITS]
         assert [each.digest() for each in read] == [train.digest(), test.digest()]
 
 
 def test_folds_of_a_folder_with_a_test_leave_that_alone(tmp_path: Path) -> None:
     patients(tmp_path / "skin" / "train")
     patients(tmp_path / "skin" / "test", 2)
-    found = [image_folder(tmp_path / "skin", split, fold="1/5") for split in SPLITS]
+    found = [image_folder(tmp_path / "skin", split, fold=(1, 5)) for split in SPLITS]
     assert [len(each) for each in found] == [24, 6]
     assert all(file.startswith("train/") for each in found for file in each.files)
 
 
-@pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "2", "2/5x", 2])
+@pytest.mark.parametrize("fold", [(6, 5), (-1, 5), (1.0, 5), (1, 2, 3), "25", 2])
 def test_what_is_no_fold_is_told(tmp_path: Path, fold) -> None:
     root = patients(tmp_path / "skin")
     assert text_of(lambda: image_folder(root, fold=fold)) == (
-        f"fold must name one of two folds or more, as '2/5' does the second of five, but came as "
-        f"{fold!r}."
+        f"fold must be (number, count), as (2, 5) is the second of five, but came as {fold!r}."
     )
 
 
 def test_folds_are_made_of_a_folder_alone() -> None:
-    assert text_of(lambda: load("part-whole", fold="1/5")) == (
+    assert text_of(lambda: load("part-whole", fold=(1, 5))) == (
         'folds are made of data "folder" alone, but fold came with part-whole; data.folds makes '
         "them of images in memory."
     )

@@ -24,7 +24,8 @@ def test_mcnemar_is_the_binomial_test_of_what_one_alone_is_right_about(alone, ot
         "x" * alone + "." * other + "x" * both, "." * alone + "x" * (other + both)
     )
     found = mcnemar(first, second)
-    assert (found.first_alone, found.second_alone) == (alone, other)
+    assert found.alone == (alone, other)
+    assert found.difference == pytest.approx((alone - other) / len(first))
     assert found.p == pytest.approx(stats.binomtest(alone, alone + other).pvalue, rel=1e-9)
     # As many groups as images are no groups.
     names = [f"g{at}" for at in range(len(first))]
@@ -162,7 +163,7 @@ def test_the_error_of_delong_is_how_much_the_difference_varies(per_group) -> Non
 def test_delong_says_why_there_is_none() -> None:
     first, second, labels, _ = drawn(0)
     same = delong(first, first, labels)
-    assert (same.difference, same.p, same.why) == (0, None, "both rank all images alike")
+    assert (same.difference, same.p, same.why) == (0, None, "no image makes a difference")
     alone = delong(first, second, labels, ["a"] * len(labels))
     assert (alone.p, alone.why) == (None, "a class is in one group alone")
     absent = delong(first, second, torch.zeros_like(labels))

@@ -173,8 +173,8 @@ def test_a_group_that_is_trained_on_and_tested_is_refused(tmp_path: Path) -> Non
 
 def test_a_run_on_a_fold_is_known_by_every_command(root: Path, tmp_path: Path) -> None:
     """The test images of the run are those of its fold, wherever it is looked at."""
-    run = fit(recipe(data="folder", groups=PATTERN, fold="2/5"), tmp_path / "run", root=root)
-    test = image_folder(root, "test", groups=PATTERN, fold="2/5")
+    run = fit(recipe(data="folder", groups=PATTERN, fold=(2, 5)), tmp_path / "run", root=root)
+    test = image_folder(root, "test", groups=PATTERN, fold=(2, 5))
     assert run.image_digests()["test"] == test.digest()
     found = evaluate_file(run.folder)
     assert (found.files, found.changed) == (test.files, False)

@@ -31,7 +31,7 @@ def load(
     root: Root | None = None,
     size: tuple[int, int] | None = None,
     groups: str | None = None,
-    fold: str | None = None,
+    fold: tuple[int, int] | None = None,
 ) -> Images:
     """Load a data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
@@ -42,7 +42,7 @@ def load(
         root: the folder of a data set that is files, or the folder above it, laid out as published.
         size: (height, width) to which the images are stretched; without it they are as published.
         groups: which pictures of "folder" belong together, as `image_folder` takes it.
-        fold: which of how many folds of "folder" it is, such as "2/5", as `image_folder` takes it.
+        fold: which of how many folds of "folder" it is, such as (2, 5), as `image_folder` takes it.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)

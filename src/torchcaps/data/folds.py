@@ -1,13 +1,12 @@
 """Folds: every image is tested once, by a network that has not seen it or any of its group."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from torchcaps._checks import check_count
+from torchcaps._checks import check_count, is_whole
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.parting import part_by_groups
 from torchcaps.errors import TorchcapsError, short
@@ -15,8 +14,8 @@ from torchcaps.errors import TorchcapsError, short
 
 def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[ImageSet, ImageSet]]:
     """Make (training images, test images) of each fold, for cross-validation. Every image is in the
-    test of one fold, and no group is parted; every class has its share of each fold, exactly, or as
-    far as whole groups allow.
+    test of one fold, and no group is parted; every class is in every test, with its share, exactly,
+    or as far as whole groups allow.
 
     Arguments:
         images: images in memory, with groups or without.
@@ -26,13 +25,10 @@ def folds(images: ImageSet, count: int = 5, *, seed: int = 0) -> list[tuple[Imag
     >>> for at, pair in enumerate(folds(images, 5)):  # doctest: +SKIP
     ...     fit(recipe, f"fold-{at}", own=pair)
     """
-    names = images.class_names
-    found = fold_numbers(images.name, images.groups, images.labels.cpu(), names, count, seed=seed)
-    is_test = [torch.from_numpy(found == fold) for fold in range(count)]
-    return [
-        (images.take((~test).nonzero()[:, 0]), images.take(test.nonzero()[:, 0]))
-        for test in is_test
-    ]
+    groups, labels, names = images.groups, images.labels.cpu(), images.class_names
+    fold_of = torch.from_numpy(fold_numbers(images.name, groups, labels, names, count, seed))
+    sides = [(fold_of != fold, fold_of == fold) for fold in range(count)]
+    return [(images.take(a.nonzero()[:, 0]), images.take(b.nonzero()[:, 0])) for a, b in sides]
 
 
 def fold_numbers(
@@ -41,19 +37,9 @@ def fold_numbers(
     labels: ArrayLike,
     class_names: Sequence[str],
     count: int,
-    *,
     seed: int = 0,
 ) -> NDArray[np.intp]:
-    """Number the fold that tests each image, [n], counted from 0.
-
-    Arguments:
-        name: of the set, for sentences.
-        groups: the name of each image's group.
-        labels: the class of each image.
-        class_names: those of the classes.
-        count: how many folds.
-        seed: it draws them.
-    """
+    """Number the fold that tests each image, [n], counted from 0."""
     check_count("count", count, of="folds", least=2)
     labels = np.asarray(labels)
     if groups is None:
@@ -62,32 +48,28 @@ def fold_numbers(
         shares, everywhere = (1 / count,) * count, (True,) * count
         fold_of = part_by_groups(groups, labels, shares, all_classes_in=everywhere, seed=seed)
         kind = "group"
+    units = np.arange(len(labels)) if groups is None else np.asarray(groups)
     for fold in range(count):
-        test = fold_of == fold
-        lacking = set(labels.tolist()) - set(labels[~test].tolist())
-        if lacking or not test.any():
-            whose = f"class {class_names[min(lacking)]!r}" if lacking else name
+        if lacking := set(labels.tolist()) - set(labels[fold_of == fold].tolist()):
+            least = min(lacking, key=lambda label: len(set(units[labels == label])))
+            whose, have = f"class {class_names[least]!r}", len(set(units[labels == least]))
+            if len(set(units)) < count:
+                whose, have = name, len(set(units))
             raise TorchcapsError(
-                f"{name} cannot be parted into {count} folds, because {whose} has too few "
-                f"{kind}s; take fewer folds, or add {kind}s."
+                f"{name} cannot be parted into {count} folds that all test every class, because "
+                f"{whose} has {have} {kind}{'s' * (have > 1)}; take fewer folds, or add {kind}s."
             )
     return fold_of
 
 
-def named_fold(fold: object) -> tuple[int, int]:
-    """Read which of how many folds "2/5" names.
-
-    >>> named_fold("2/5")
-    (2, 5)
-    """
-    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", fold) if isinstance(fold, str) else None
-    number, count = (0, 0) if found is None else (int(found[1]), int(found[2]))
-    if not (1 <= number <= count and count > 1):
+def check_fold(fold: object) -> None:
+    """Refuse what names none of two folds or more."""
+    is_pair = isinstance(fold, tuple | list) and len(fold) == 2 and all(map(is_whole, fold))
+    if not is_pair or not 0 <= fold[0] <= fold[1]:  # type: ignore[index]
         raise TorchcapsError(
-            f"fold must name one of two folds or more, as '2/5' does the second of five, but came "
-            f"as {short(fold)}."
+            f"fold must be (number, count), as (2, 5) is the second of five, but came as "
+            f"{short(fold)}."
         )
-    return number, count
 
 
 def _by_class(labels: NDArray[np.int64], count: int, seed: int) -> NDArray[np.intp]:

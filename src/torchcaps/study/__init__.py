@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchcaps.study.collect import record_of_runs
     from torchcaps.study.comparison import Comparison, Variant, compare
+    from torchcaps.study.cross_validation import CrossValidation, crossval
     from torchcaps.study.intervals import Interval, mean_interval
     from torchcaps.study.record import (
         Record,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _NAMES = {
     **dict.fromkeys(("Comparison", "Variant", "compare"), "comparison"),
     "record_of_runs": "collect",
+    **dict.fromkeys(("CrossValidation", "crossval"), "cross_validation"),
     **dict.fromkeys(("Interval", "mean_interval"), "intervals"),
     **dict.fromkeys(("Record", "Seed", "make_record"), "record"),
     **dict.fromkeys(("read_record", "read_records", "write_record"), "record"),
@@ -32,11 +34,13 @@ _NAMES = {
 
 __all__ = [
     "Comparison",
+    "CrossValidation",
     "Interval",
     "Record",
     "Seed",
     "Variant",
     "compare",
+    "crossval",
     "make_record",
     "mean_interval",
     "read_record",

@@ -230,7 +230,7 @@ class Comparison:
         found = [variant.interval(*names) for names in self._columns().values()]
         runs = len(variant.seeds)
         means = [_mean_in_words(each, runs) for each in found]
-        return [variant.label, str(runs), *means, _duration(variant.seconds / runs)]
+        return [variant.label, str(runs), *means, duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant) -> list[str] | None:
         """Say the difference of two cells above, each the mean of the layers that its variant
@@ -267,7 +267,7 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in found:
         groups.setdefault((_network(run.recipe), _images(run)), []).append(run)
-    labels = _labels_of([runs[0].recipe for runs in groups.values()])
+    labels = labels_of([runs[0].recipe for runs in groups.values()])
     recipes = [recipe for recipe, _ in groups]
     named = [
         f"{label} images={images or MISSING}" if recipes.count(recipe) > 1 else label
@@ -350,7 +350,7 @@ def _recipe(run: Run) -> Recipe:
         raise
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
@@ -411,7 +411,7 @@ def _less(variant: Variant, first: Variant, names: Sequence[str]) -> dict[int, f
     return {seed: x - base[seed] for seed, x in variant.by_seed(*names).items() if seed in base}
 
 
-def _labels_of(recipes: Sequence[Recipe]) -> list[str]:
+def labels_of(recipes: Sequence[Recipe]) -> list[str]:
     """Say for each recipe the fields and options in which it differs from some other one."""
     flat = [_flat(recipe) for recipe in recipes]
     models = dict.fromkeys(recipe.model for recipe in recipes)

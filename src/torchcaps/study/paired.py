@@ -1,9 +1,8 @@
 """Two networks on the same images: which differences are more than chance.
 
-Three tests ask three things. McNemar's: whether one is right about images that the other is wrong
-about, every image counting the same. DeLong's: whether one ranks images better. That of Nadeau and
-Bengio: whether the difference would be there if the networks were trained again on other images of
-the same kind; it alone sees that training varies.
+Three tests ask three things. McNemar's: is one right about images that the other is wrong about?
+DeLong's: does one rank images better? That over folds: would it be so if both were trained again on
+other images? It alone sees that training varies.
 """
 
 import math
@@ -28,107 +27,73 @@ NOTHING = 1e-20
 
 class Paired(NamedTuple):
     """By how much the first network lies above the second, its 95 % interval, and how often chance
-    alone would bring as much; `why` says why some of them are missing."""
+    alone would bring as much; `why` says why one of them is missing."""
 
     difference: float | None
     interval: tuple[float, float] | None = None
     p: float | None = None
     why: str | None = None
+    # How many images the first alone is right about, and the second.
+    alone: tuple[int, int] | None = None
 
 
-class McNemar(NamedTuple):
-    """How many images each network alone is right about, and how often chance alone would share
-    them out as unevenly."""
-
-    first_alone: int
-    second_alone: int
-    p: float
-
-
-def mcnemar(first: Tensor, second: Tensor, groups: Sequence[str] | None = None) -> McNemar:
-    """Test which network is right more often, exactly [mcnemar1947]. Were both as good, each group
-    might as well have the answers of the other network: all ways in which groups change sides are
-    counted. Without groups every image does by itself.
-
-    Arguments:
-        first: whether the first is right about each image, bool [n].
-        second: the same of the second.
-        groups: the group of each image.
-    """
-    net = first.cpu().numpy().astype(int) - second.cpu().numpy().astype(int)
-    by_group = np.bincount(_units(groups, len(net)), net).round().astype(int)
-    sizes, counts = np.unique(np.abs(by_group), return_counts=True)
-    # How probable each sum of the groups is, from the least to the greatest in steps of one.
+def mcnemar(first: Tensor, second: Tensor, groups: Sequence[str] | None = None) -> Paired:
+    """Test which network is right more often, exactly [mcnemar1947]: were both as good, the two
+    might exchange their answers about any image. Of a group they exchange all."""
+    net = first.cpu().numpy().astype(int) - second.cpu().numpy()
+    sizes = np.abs(np.bincount(_units(groups, len(net)), net).round().astype(int))
+    # How likely each sum of the groups is, in steps of one.
     chances = np.ones(1)
-    for size, count in zip(sizes, counts, strict=True):
-        if size:
-            steps = np.zeros(2 * size * count + 1)
-            steps[:: 2 * size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
-            chances = np.convolve(chances, steps)
-    sums = np.arange(len(chances)) - len(chances) // 2
-    p = float(chances[np.abs(sums) >= abs(net.sum())].sum())
-    return McNemar(int((net > 0).sum()), int((net < 0).sum()), min(p, 1.0))
+    for size, count in zip(*np.unique(sizes[sizes > 0], return_counts=True), strict=True):
+        steps = np.zeros(2 * size * count + 1)
+        steps[:: 2 * size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = np.convolve(chances, steps)
+    is_as_far = np.abs(np.arange(len(chances)) - len(chances) // 2) >= abs(net.sum())
+    p = min(float(chances[is_as_far].sum()), 1.0)
+    return Paired(float(net.mean()), None, p, None, (int((net > 0).sum()), int((net < 0).sum())))
 
 
 def delong(
     first: Output, second: Output, labels: Tensor, groups: Sequence[str] | None = None
 ) -> Paired:
-    """Test which network ranks images better: by their AUROC, of each class against the rest and
-    the mean over the classes [delong1988]. Classes keep their sizes, and images of a group, which
-    may be alike, count as one draw [obuchowski1997].
-
-    Arguments:
-        first: the scores of n images.
-        second: those of the other network.
-        labels: the class of each, [n].
-        groups: the group of each image.
-    """
+    """Test which network ranks images better, by the AUROC of each class against the rest, their
+    mean [delong1988]. Classes keep their sizes; a group is one draw [obuchowski1997]."""
     label, k = labels.cpu().numpy(), first.scores.shape[1]
     counts = np.bincount(label, minlength=k)
     if not counts.all():
         return Paired(None, why="a class has no image")
-    (one, of_one), (other, of_other) = (_auroc(each, label) for each in (first, second))
-    difference, effect = one - other, of_one - of_other
-    effect -= (np.bincount(label, effect, k) / counts)[label]
-    unit = _units(groups, len(label))
+    (one, of_one), (two, of_two) = _auroc(first, label), _auroc(second, label)
+    effect, unit = of_one - of_two, _units(groups, len(label))
     sums = np.zeros((unit.max() + 1, k))
-    np.add.at(sums, (unit, label), effect)
-    # Of units [u], in how many each class is.
-    of_class = np.array([len(np.unique(unit[label == j])) for j in range(k)])
-    if of_class.min() < 2:
-        return Paired(difference, why="a class is in one group alone")
+    np.add.at(sums, (unit, label), effect - (np.bincount(label, effect, k) / counts)[label])
+    # Over how many units the images of each class are spread.
+    spread = np.array([len(np.unique(unit[label == j])) for j in range(k)])
+    if spread.min() < 2:
+        return Paired(one - two, why="a class is in one group alone")
     own = (sums**2).sum(0)
     between = ((sums.sum(1) ** 2).sum() - own.sum()) * len(sums) / (len(sums) - 1)
-    variance = float((own * of_class / (of_class - 1)).sum() + between)
+    variance = float((own * spread / (spread - 1)).sum() + between)
     if variance < NOTHING:
-        alike = "both rank all images alike" if difference == 0 else "no image varies"
-        return Paired(difference, why=alike)
+        return Paired(one - two, why="no image makes a difference")
     error = math.sqrt(variance)
-    interval = _within(difference - Z * error, difference + Z * error)
-    return Paired(difference, interval, float(2 * special.ndtr(-abs(difference) / error)))
+    p = float(2 * special.ndtr(-abs(one - two) / error))
+    return Paired(one - two, _ends(one - two, Z * error), p)
 
 
 def over_folds(first: Sequence[float | None], second: Sequence[float | None]) -> Paired:
-    """Test a measure that both networks have of each fold by the t-test of Nadeau and Bengio
-    [nadeau2003]: folds share most of what is trained on, so that their variance is taken
-    1/k + 1/(k - 1) times, and not 1/k times as of k independent numbers.
-
-    Arguments:
-        first: the measure of the first network, a value a fold; None where it is undefined.
-        second: the same of the second.
-    """
-    pairs = list(zip(first, second, strict=True))
-    lacking = [at for at, pair in enumerate(pairs, 1) if None in pair]
-    if lacking:
-        return Paired(None, why=f"fold {lacking[0]} does not show every class")
+    """Test a measure that both networks have of each fold, by the t-test of folds that share most
+    of what is trained on: a variance counts 1/k + 1/(k - 1) times, not 1/k times [nadeau2003]."""
+    pairs = [*zip(first, second, strict=True)]
+    for fold in (at for at, pair in enumerate(pairs, 1) if None in pair):
+        return Paired(None, why=f"fold {fold} does not show every class")
     less = np.array(pairs, dtype=float) @ (1, -1)
     k, mean = len(less), float(less.mean())
     variance = float(less.var(ddof=1)) * (1 / k + 1 / (k - 1))
     if variance < NOTHING:
         return Paired(mean, why="it is the same in all folds")
-    half = t_quantile(0.975, k - 1) * math.sqrt(variance)
-    p = 2 * special.stdtr(k - 1, -abs(mean) / math.sqrt(variance))
-    return Paired(mean, _within(mean - half, mean + half), float(p))
+    error = math.sqrt(variance)
+    p = float(2 * special.stdtr(k - 1, -abs(mean) / error))
+    return Paired(mean, _ends(mean, t_quantile(0.975, k - 1) * error), p)
 
 
 def holm(found: Sequence[float | None]) -> list[float | None]:
@@ -138,11 +103,9 @@ def holm(found: Sequence[float | None]) -> list[float | None]:
     [0.02, 0.04, None]
     """
     order = sorted((p, at) for at, p in enumerate(found) if p is not None)
-    corrected: list[float | None] = [None] * len(found)
-    least = 0.0
+    corrected, least = list(found), 0.0
     for before, (p, at) in enumerate(order):
-        least = min(max(least, (len(order) - before) * p), 1.0)
-        corrected[at] = least
+        corrected[at] = least = min(max(least, (len(order) - before) * p), 1.0)
     return corrected
 
 
@@ -150,25 +113,23 @@ def _auroc(out: Output, label: NDArray[np.int64]) -> tuple[float, NDArray[np.flo
     """The mean AUROC over the classes, and the share of it that hangs on each image, [n]."""
     # As `class_measures` ranks them.
     scores = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities().numpy()
-    n, k = scores.shape
-    mean, effect = 0.0, np.zeros(n)
-    for j in range(k):
-        own = label == j
-        below = stats.rankdata(scores[:, j])
+    mean, effect = 0.0, np.zeros(len(label))
+    for j, score in enumerate(scores.T):
+        own, wins = label == j, stats.rankdata(score)
         for side in (own, ~own):
-            below[side] -= stats.rankdata(scores[side, j])
-        # How often an image of the class wins against the others, or another one loses.
-        wins = np.where(own, below / (~own).sum(), 1 - below / own.sum())
-        mean += float(wins[own].mean()) / k
-        effect += wins / np.where(own, own.sum(), (~own).sum()) / k
+            wins[side] = (wins[side] - stats.rankdata(score[side])) / (~side).sum()
+        # Other images win where they lie below.
+        wins[~own] = 1 - wins[~own]
+        mean += float(wins[own].mean()) / len(scores.T)
+        effect += wins / np.where(own, own.sum(), (~own).sum()) / len(scores.T)
     return mean, effect
 
 
 def _units(groups: Sequence[str] | None, n: int) -> NDArray[np.intp]:
-    """What is drawn as a whole: the number of each image's group, or of the image."""
+    """The number of each image's group, or of the image."""
     return np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
 
 
-def _within(low: float, high: float) -> tuple[float, float]:
-    """The bounds of a difference of two shares."""
-    return max(low, -1.0), min(high, 1.0)
+def _ends(middle: float, half: float) -> tuple[float, float]:
+    """The ends of the interval of a difference of shares."""
+    return max(middle - half, -1.0), min(middle + half, 1.0)

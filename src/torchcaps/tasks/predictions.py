@@ -5,7 +5,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def _writer(path: Path) -> Callable[[Evaluation], str]:
     return writers[path.suffix]
 
 
-def _rows(found: Evaluation) -> list[dict[str, Any]]:
+def rows_of(found: Evaluation) -> list[dict[str, Any]]:
+    """Say of every image what is written in its line."""
     names = _names(found)
 
     def named(classes: Tensor) -> str:
@@ -87,18 +88,22 @@ def _in_utf8(name: str) -> str:
 
 
 def _json_lines(found: Evaluation) -> str:
-    lines = [json.dumps(row, ensure_ascii=False) for row in _rows(found)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows_of(found)]
     # What steers a terminal becomes its escape, from which a reader has the same name.
     lines = [line if printable(line) == line else json.dumps(json.loads(line)) for line in lines]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _csv(found: Evaluation) -> str:
+    return as_csv(rows_of(found), found.class_names)
+
+
+def as_csv(rows: list[dict[str, Any]], class_names: Sequence[str]) -> str:
+    """Write rows of the same names, of which the last has a score for each class, as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    rows = _rows(found)
     facts = [name for name in rows[0] if name != "scores"]
-    table.writerow([*facts, *(f"score {_cell(name)}" for name in _names(found))])
+    table.writerow([*facts, *(f"score {_cell(name)}" for name in class_names)])
     for row in rows:
         scores = row.pop("scores")
         table.writerow([*map(_cell, row.values()), *scores])
@@ -107,4 +112,6 @@ def _csv(found: Evaluation) -> str:
 
 def _cell(value: Any) -> Any:
     """Write text so that no table program takes it for a formula, and no terminal for a command."""
-    return _FORMULA.sub("'", printable(value, keep="")) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _FORMULA.sub("'", printable(_in_utf8(value), keep=""))

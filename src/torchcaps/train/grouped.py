@@ -17,15 +17,11 @@ def warn_of_groups(
     where nobody said which belong together."""
     hint = None
     if own is not None:
-        train, test = map(_listed, own)
+        train, test = map(as_listed, own)
         if train.groups is None:
             hint = suggested(train.files, test.files, len(train.class_names))
-    # Cross-validation says it once, of all folds.
-    elif (recipe.data, recipe.test_data, recipe.fold) == (
-        "folder",
-        None,
-        None,
-    ) and root is not None:
+    elif recipe.data == "folder" and not (recipe.test_data or recipe.fold) and root is not None:
+        # Cross-validation says it once, of all folds.
         hint = told_of_folder(root, recipe.groups)[1]
     if hint is not None:
         logging.getLogger("torchcaps").warning("%s", hint.text())
@@ -36,18 +32,18 @@ def groups_of_result(
 ) -> dict[str, Any]:
     """How many groups are trained on, held out and tested, and how even that is; nothing where
     images have none. `images` are those trained on and those held out."""
-    whole, tested = _listed(images), _listed(test)
+    whole, tested = as_listed(images), as_listed(test)
     if whole.groups is None or tested.groups is None:
         return {}
     counts = {
-        name: len(set(_listed(part).groups or ()))
+        name: len(set(as_listed(part).groups or ()))
         for name, part in (("train", training), ("validation", validation), ("test", test))
         if name != "validation" or recipe.validation_share
     }
     return {"groups": {**counts, "parted": how_parted(whole, tested, recipe.groups)}}
 
 
-def _listed(images: Images) -> Listed:
+def as_listed(images: Images) -> Listed:
     """Images as a folder is listed, as far as they know it."""
     labels = getattr(images, "labels", None)
     return Listed(

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from torchcaps.data import AUGMENTATIONS, SOURCES
 from torchcaps.data.by_name import why_no_source
-from torchcaps.data.folds import named_fold
 from torchcaps.data.groups import check_named
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
@@ -87,8 +86,8 @@ class Recipe(BaseModel):
     # Which pictures of a folder belong together, so that no group of them is parted: a regular
     # expression on their paths, or FILE.csv:COLUMN, as `data.image_folder` takes it.
     groups: str | None = None
-    # Which of how many folds of a folder is tested, such as "2/5"; the others are trained on.
-    fold: str | None = None
+    # Which of how many folds of a folder is tested, (2, 5); the others are trained on.
+    fold: tuple[Side, Side] | None = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
     # every epoch, of those that are trained on, and from the centre of all others.
     crop: tuple[Side, Side] | None = None
@@ -213,15 +212,6 @@ class Recipe(BaseModel):
             raise ValueError(str(error).removeprefix("groups=").removesuffix(".")) from None
         return by
 
-    @field_validator("fold")
-    @classmethod
-    def _fold_named(cls, fold: str | None) -> str | None:
-        try:
-            named_fold("1/2" if fold is None else fold)
-        except TorchcapsError as error:
-            raise ValueError(str(error).removeprefix("fold ").removesuffix(".")) from None
-        return fold
-
     @field_validator("options")
     @classmethod
     def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -237,7 +227,8 @@ class Recipe(BaseModel):
         return options
 
     @field_validator(
-        *("milestones", "freeze", "image_size", "crop", "prune_to", "measure", "class_weights"),
+        *("milestones", "freeze", "image_size", "fold", "crop", "prune_to", "measure"),
+        "class_weights",
         mode="before",
     )
     @classmethod

@@ -56,7 +56,7 @@ def image_folder(
     test_share: float = TEST_SHARE,
     seed: int = 0,
     groups: str | None = None,
-    fold: str | None = None,
+    fold: tuple[int, int] | None = None,
 ) -> ImageSet:
     """Read the pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
 
@@ -75,7 +75,7 @@ def image_folder(
             of a group or none: a regular expression, whose first bracket or else whole match in the
             path of a picture below root is its group; or FILE.csv:COLUMN, a table in root with that
             path, or the name where it is unique, in a column `file`.
-        fold: "2/5" is the second of five folds, for cross-validation: the test is a fifth of all
+        fold: (2, 5) is the second of five folds, for cross-validation: the test is a fifth of all
             pictures, or, where there is a folder train, of those in it, and train is the rest.
 
     >>> image_folder("pictures", "test", size=(48, 64))  # doctest: +SKIP

@@ -78,7 +78,7 @@ def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
 
 
 def told_of_folder(
-    root: str | os.PathLike[str], by: str | None, fold: str | None = None
+    root: str | os.PathLike[str], by: str | None, fold: tuple[int, int] | None = None
 ) -> tuple[str | None, Suggested | None]:
     """Say how the groups of a folder of pictures are parted, or, where nobody said which there are,
     those that names suggest."""

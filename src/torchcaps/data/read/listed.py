@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchcaps._checks import check_choice, check_number
-from torchcaps.data.folds import fold_numbers, named_fold
+from torchcaps.data.folds import check_fold, fold_numbers
 from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.parting import Files, drawn
 from torchcaps.errors import TorchcapsError, nearest
 
 SPLITS = ("train", "val", "test")
 TEST_SHARE = 0.2
-# In the place of a fold: all pictures that folds are made of.
-WHOLE = "whole"
 # Pillow knows many more formats; some of them start other programs to be read.
 FORMATS = {
     **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
@@ -44,7 +42,7 @@ def listed(
     test_share: float = TEST_SHARE,
     seed: int = 0,
     groups: str | None = None,
-    fold: str | None = None,
+    fold: tuple[int, int] | None = None,
 ) -> Listed:
     """List what `image_folder` reads, by name."""
     check_number("test_share", test_share, above=0, below=1)
@@ -60,10 +58,12 @@ def listed(
             of_files = [group_of[_below(root, path)] for path, _ in files]
         if fold is None:
             files = drawn(name, class_names, files, of_files, test_share, seed, split)
-        elif fold != WHOLE:
-            number, count = named_fold(fold)
+        else:
+            check_fold(fold)
+            # Of a fold 0 the training pictures are all.
+            number, count = fold
             labels = [label for _, label in files]
-            of_fold = fold_numbers(name, of_files, labels, class_names, count, seed=seed)
+            of_fold = fold_numbers(name, of_files, labels, class_names, count, seed)
             is_chosen = (of_fold == number - 1) == (split == "test")
             files = [file for file, chosen in zip(files, is_chosen, strict=True) if chosen]
     names = tuple(_below(root, path) for path, _ in files)

@@ -130,7 +130,7 @@ class Run:
         return read_shown(self.recipe_file)
 
     @property
-    def parted(self) -> tuple[str | None, str | None]:
+    def parted(self) -> tuple[str | None, tuple[int, int] | None]:
         """How its recipe tells groups of pictures, and which fold it tests, whether or not its data
         is known any more."""
         if not self.recipe_file.is_file():

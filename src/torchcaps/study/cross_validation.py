@@ -1,0 +1,353 @@
+"""Cross-validation: every image is judged once, by a network that saw neither it nor its group.
+
+A fold of a network is a run, so what was stopped goes on, and every command knows it. The answers
+of all folds are put together in the order of the images.
+"""
+
+import itertools
+import json
+import logging
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchcaps._checks import check_count
+from torchcaps._paths import path_of, write_whole
+from torchcaps.analysis.shares import constant_answer
+from torchcaps.data import ImageSet
+from torchcaps.data import folds as folds_of
+from torchcaps.data.folds import fold_numbers
+from torchcaps.data.read.grouping import suggested
+from torchcaps.data.read.listed import Listed, listed
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
+from torchcaps.study.comparison import duration, labels_of
+from torchcaps.study.cost import hours_on_two_cores
+from torchcaps.study.paired import Paired, delong, holm, mcnemar, over_folds
+from torchcaps.study.twin import of_network, parameters_of, plain_twin
+from torchcaps.tasks import estimate, evaluate
+from torchcaps.tasks.evaluation import Evaluation
+from torchcaps.tasks.predictions import as_csv, rows_of
+from torchcaps.tasks.tables import aligned, in_columns
+from torchcaps.tasks.trained import to_accelerator
+from torchcaps.train import Recipe, fit
+from torchcaps.train.class_measures import MEASURES, macro_values
+from torchcaps.train.grouped import as_listed
+from torchcaps.train.images import Source
+from torchcaps.types import Output
+
+# In the place of a network: the plain one beside a capsule network.
+MATCHED = "matched"
+Others = Sequence[str | Recipe]
+# What of a recipe has no place here, with the value that it must keep.
+IDLE = {"fold": None, "test_data": None, "stop_on": "validation"}
+# What is tested, in words, and how; a smaller p is called more than chance.
+TESTS = {
+    "balanced_accuracy": ("balanced accuracy", "over the folds"),
+    "auroc": ("AUROC", "DeLong"),
+    "accuracy": ("accuracy", "McNemar"),
+}
+SURE = 0.05
+
+
+class Network(NamedTuple):
+    """One of those that are trained on every fold; parameters of a decoder do not count."""
+
+    label: str
+    recipe: Recipe
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Networks, and the folds of the images that they are trained and tested on."""
+
+    name: str
+    images: Listed
+    fold_of: NDArray[np.intp]  # [n], counted from 0
+    shape: tuple[int, int, int]
+    networks: tuple[Network, ...]
+
+    @property
+    def tests(self) -> list[NDArray[np.intp]]:
+        """List the numbers of the images that each fold tests."""
+        return [np.flatnonzero(self.fold_of == fold) for fold in range(self.fold_of.max() + 1)]
+
+    def folds(self) -> list[dict[str, Any]]:
+        """Count what each fold tests."""
+        labels, groups, rows = np.array(self.images.labels), np.array(self.images.groups or ()), []
+        for at, test in enumerate(self.tests, 1):
+            row = {"fold": at, "images": len(test)}
+            if len(groups):
+                row["groups"] = len(set(groups[test]))
+            names = enumerate(self.images.class_names)
+            rows.append(row | {f"of {name}": int((labels[test] == k).sum()) for k, name in names})
+        return rows
+
+    def costs(self) -> list[dict[str, Any]]:
+        """Estimate what a run of each network takes."""
+        rows, names, folds = [], self.images.class_names, len(self.tests)
+        for label, recipe, parameters in self.networks:
+            size: dict[str, Any] = {"image": self.shape, "n_classes": len(names)}
+            took = estimate(recipe.model, **size, batch_size=recipe.batch_size, **recipe.options)
+            images = len(self.fold_of) * (1 - 1 / folds) * (1 - recipe.validation_share)
+            images = min(images, recipe.train_images or math.inf)
+            steps = recipe.epochs * math.ceil(images / recipe.batch_size)
+            hours = round(hours_on_two_cores(steps, steps * took.flops_step), 3)
+            cost = {"steps": steps, "GB": round(took.training.process / 1e9, 2), "hours": hours}
+            rows.append({"network": label, "parameters": parameters, **cost})
+        return rows
+
+    def numbers(self) -> dict[str, Any]:
+        """Give the folds, and what a run of each network takes, as JSON has it."""
+        return {"data": self.name, "folds": self.folds(), "costs": self.costs()}
+
+    def text(self) -> str:
+        """Say the same for people, and what all of it takes."""
+        numbers, folds = self.numbers(), len(self.tests)
+        hours = folds * sum(row["hours"] for row in numbers["costs"])
+        took = duration(3600 * hours)
+        total = f"{folds * len(self.networks)} runs take about {took} on two cores"
+        tables = [
+            ["", *aligned({key: [str(row[key]) for row in rows] for key in rows[0]})]
+            for rows in (numbers["folds"], numbers["costs"])
+        ]
+        return "\n".join([self.subject(), *tables[0], *tables[1], "", f"{total}; none has begun"])
+
+    def subject(self) -> str:
+        """Say which images there are and how they are parted."""
+        parted, groups = f"{len(self.tests)} folds", self.images.groups
+        by = "no fold parts a group" if groups else "nobody said which images belong together"
+        parted = f"{len(set(groups)):,} groups, {parted}" if groups else parted
+        return f"{self.name}: {len(self.fold_of):,} images, {parted}; {by}"
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """What each network says of all images, none of which it was trained on."""
+
+    plan: Plan
+    judged: tuple[Evaluation, ...]
+
+    def by_fold(self, found: Evaluation) -> list[float | None]:
+        """Take the balanced accuracy of each fold."""
+        outs = [(Output(found.scores[at], found.scores_are), at) for at in self.plan.tests]
+        return [macro_values(out, found.labels[at]).get("balanced_accuracy") for out, at in outs]
+
+    def comparisons(self) -> list[dict[str, Any]]:
+        """Test every pair of networks; p_corrected is p for as many pairs as there are."""
+        rows: list[dict[str, Any]] = []
+        pairs = itertools.combinations(zip(self.plan.networks, self.judged, strict=True), 2)
+        for (first, one), (second, two) in pairs:
+            outs = [Output(each.scores, each.scores_are) for each in (one, two)]
+            found = (
+                over_folds(self.by_fold(one), self.by_fold(two)),
+                delong(outs[0], outs[1], one.labels, one.groups),
+                mcnemar(one.right, two.right, one.groups),
+            )
+            rows.append(
+                {"networks": (first.label, second.label), **dict(zip(TESTS, found, strict=True))}
+            )
+        for test in TESTS:
+            for row, p in zip(rows, holm([row[test].p for row in rows]), strict=True):
+                row[test] = {**row[test]._asdict(), "p_corrected": p}
+        return rows
+
+    def numbers(self) -> dict[str, Any]:
+        """Give everything, as JSON has it."""
+        networks = []
+        for each, found in zip(self.plan.networks, self.judged, strict=True):
+            numbers = {**each._asdict(), "recipe": each.recipe.model_dump(mode="json")}
+            numbers |= {"balanced_accuracy_by_fold": self.by_fold(found), **found.numbers()}
+            if found.groups is not None:
+                # Wilson's takes the images of a group for independent.
+                del numbers["interval"]
+            networks.append(numbers)
+        rest = {"comparisons": self.comparisons(), "words": self.words()}
+        return {"data": self.plan.name, "folds": self.plan.folds(), "networks": networks, **rest}
+
+    def text(self) -> str:
+        """Say the same for people: a table, the tests, and what follows."""
+        line, networks, compared = self.judged[0].commonest, self.plan.networks, self.comparisons()
+        measured = [each.measures.macro for each in self.judged]
+        rows = [
+            ["", *(each.label for each in networks)],
+            ["parameters", *(f"{each.parameters:,}" for each in networks)],
+            *([kind.words, *(x[k].cell() for x in measured)] for k, kind in MEASURES.items()),
+            [f"accuracy, to beat {line.share:.1%}", *(f"{x.accuracy:.1%}" for x in self.judged)],
+        ]
+        drawn = "of images" if self.judged[0].groups is None else "of whole groups"
+        notes = [
+            f"in brackets: 95 % intervals, {drawn} drawn anew; that trainings vary is not in it"
+        ]
+        for row in compared:
+            notes += ["", " less ".join(row["networks"])]
+            tests = [(*names, _said(row[test])) for test, names in TESTS.items()]
+            notes += in_columns(tests, margin="    ")
+        if len(compared) > 1:
+            notes.append(f"each p is corrected for {len(compared)} pairs (Holm)")
+        parts = [self.plan.subject(), "", *in_columns(rows), *notes, "", "In words"]
+        return "\n".join([*parts, *(f"    {each}" for each in self.words())])
+
+    def words(self) -> list[str]:
+        """Say the line to beat, and what is more than chance."""
+        line, names = self.judged[0].commonest, self.judged[0].class_names
+        beat, least = f"always saying {line.name!r} has an accuracy", 1 / len(names)
+        said = [f"To beat: {beat} of {line.share:.1%} and a balanced one of {least:.1%}."]
+        for (label, *_), found in zip(self.plan.networks, self.judged, strict=True):
+            measure, more = found.measures.macro["balanced_accuracy"], found.accuracy - line.share
+            ahead = (
+                "is" if measure.interval and measure.interval[0] > least else "is not shown to be"
+            )
+            said.append(
+                f"{label} {ahead} better than that: its balanced accuracy is {measure.cell()}, its "
+                f"accuracy {100 * more:+.1f} points from {line.share:.1%}."
+            )
+            for fold, at in enumerate(self.plan.tests, 1):
+                if answer := constant_answer(found.said[at].sum(0), len(at), names):
+                    said.append(f"{label} is constant in fold {fold}: it says {answer!r} always.")
+        for row in self.comparisons():
+            test, (one, two) = row["balanced_accuracy"], row["networks"]
+            ahead = one if (test["difference"] or 0) > 0 else two
+            if test["p_corrected"] is None or test["p_corrected"] >= SURE:
+                ahead = f"neither {one} nor {two} is shown to be"
+            said.append(f"By balanced accuracy over the folds {ahead} ahead: {_said(test)}.")
+        return said
+
+    def write(self, out: Path) -> None:
+        """Write crossval.json, and predictions.csv with a line for each network and image."""
+        write_whole(out / "crossval.json", json.dumps(self.numbers(), indent=1, allow_nan=False))
+        rows = []
+        for (label, *_), found in zip(self.plan.networks, self.judged, strict=True):
+            groups = found.groups or [""] * len(found.right)
+            about = zip((self.plan.fold_of + 1).tolist(), groups, rows_of(found), strict=True)
+            rows += [{"network": label, "fold": at, "group": g, **row} for at, g, row in about]
+        write_whole(out / "predictions.csv", as_csv(rows, self.judged[0].class_names))
+
+
+def crossval(
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    own: ImageSet | None = None,
+    folds: int = 5,
+    against: Others = (MATCHED,),
+) -> CrossValidation:
+    """Train a network and those it is compared with on every fold, judge each image once, and test
+    which of them is ahead. The same call goes on with what was stopped, and trains nothing twice.
+
+    Arguments:
+        recipe: of the network; its data is "folder" or "own".
+        out: the folder of the runs, of crossval.json and of predictions.csv.
+        root: the folder of the pictures.
+        own: images of your own, for a recipe with data "own".
+        folds: how many; no group is parted by them.
+        against: what it is compared with, by the same recipe: "matched", a plain network on the
+            same backbone or of its size; names of networks; other recipes; nothing if it is empty.
+
+    >>> print(crossval(recipe, "folds", root="pictures").text())  # doctest: +SKIP
+    """
+    plan, out = plan_of(recipe, root, own, folds, against), path_of("out", out)
+    pairs = [None] * folds if own is None else folds_of(own, folds)
+    found: list[list[Evaluation]] = [[] for _ in plan.networks]
+    # Fold by fold: what is stopped has whole comparisons.
+    for fold, (at, (label, one, _)) in itertools.product(range(folds), enumerate(plan.networks)):
+        if own is None:
+            one = one.model_copy(update={"fold": (fold + 1, folds)})
+        source = Source(one, root, pairs[fold], None)
+        run = fit(
+            one,
+            out / f"{at + 1}-{one.model}-fold-{fold + 1}-of-{folds}",
+            root=root,
+            own=pairs[fold],
+            label=f"{label}, fold {fold + 1} of {folds}",
+        )
+        if run.image_digests()["test"] != source.test.digest():
+            raise TorchcapsError(
+                f"{run.folder} is done, and its fold has other images now; put them back as they "
+                f"were, or choose another folder."
+            )
+        size = min(100, one.batch_size)
+        found[at].append(evaluate(to_accelerator(run.model()), source.test, batch_size=size))
+    done = CrossValidation(plan, tuple(_joined(each, plan) for each in found))
+    done.write(out)
+    return done
+
+
+def plan_of(
+    recipe: Recipe,
+    root: str | os.PathLike[str] | None,
+    own: ImageSet | None,
+    folds: int,
+    against: Others,
+) -> Plan:
+    """Choose folds and networks, or refuse them, before anything is trained; arguments are those of
+    `crossval`."""
+    check_count("folds", folds, of="folds", least=2)
+    for field in (name for name, kept in IDLE.items() if getattr(recipe, name) != kept):
+        raise TorchcapsError(
+            f"{field} has no place in cross-validation, which tests every image once and chooses "
+            f"nothing by that; leave it out."
+        )
+    if own is not None:
+        name, images, source = own.name, as_listed(own), Source(recipe, None, (own, own), None)
+    elif recipe.data == "folder" and root is not None:
+        home, first = path_of("root", root), recipe.model_copy(update={"fold": (1, folds)})
+        images = listed(home, "train", groups=recipe.groups, fold=(0, folds))
+        name, source = home.resolve().name, Source(first, root, None, None)
+    else:
+        raise TorchcapsError(
+            "cross-validation parts a folder of pictures, --data folder --root FOLDER, or in "
+            'Python images of your own, own=images, for a recipe with data "own".'
+        )
+    n_classes, files = len(images.class_names), images.files
+    fold_of = fold_numbers(name, images.groups, images.labels, images.class_names, folds)
+    if images.groups is None and files:
+        sides = [[files[at] for at in np.flatnonzero(side)] for side in (fold_of, fold_of == 0)]
+        if hint := suggested(sides[0], sides[1], n_classes):
+            logging.getLogger("torchcaps").warning("%s", hint.text())
+    shape, recipes, preset = source.test.image_shape, [recipe], MODELS[recipe.model]
+    for each in against:
+        if isinstance(each, Recipe):
+            recipes.append(each)
+        elif each != MATCHED:
+            recipes.append(of_network(recipe, each, {}))
+        elif preset.routes or preset.is_own:
+            recipes.append(plain_twin(recipe, shape, n_classes))
+    sizes = [parameters_of(each, shape, n_classes) for each in recipes]
+    return Plan(name, images, fold_of, shape, (*map(Network, labels_of(recipes), recipes, sizes),))
+
+
+def _joined(parts: Sequence[Evaluation], plan: Plan) -> Evaluation:
+    """Put what the folds say together, in the order of the images."""
+    order = torch.from_numpy(np.concatenate(plan.tests).argsort())
+    fields = ("scores", "labels", "said", "right")
+    whole: dict[str, Any] = {k: torch.cat([vars(x)[k] for x in parts])[order] for k in fields}
+    whole["loss"] = sum(len(each.right) * each.loss for each in parts) / len(order)
+    return replace(parts[0], **whole, files=plan.images.files or None, groups=plan.images.groups)
+
+
+def _said(test: dict[str, Any]) -> str:
+    """Say what a test found."""
+    found = Paired(**{name: test[name] for name in Paired._fields})
+    if found.difference is None:
+        return f"no test, because {found.why}"
+    said = f"{100 * found.difference:+.1f} points"
+    if found.interval is not None:
+        said += " [{:+.1f}, {:+.1f}]".format(*(100 * end for end in found.interval))
+    if found.alone is not None:
+        said += " (right alone: {:,} and {:,})".format(*found.alone)
+    p = test["p_corrected"]
+    return f"{said}, " + (
+        f"no p, because {found.why}"
+        if p is None
+        else f"p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+    )
