@@ -48,7 +48,8 @@ class CapsuleLayer(nn.Module, ABC):
     def bind(self, routing: str | Routing, *, n_in: int, n_out: int, vote_bias: bool) -> None:
         """Take a routing and tell it how many children one parent sees, and how many compete."""
         self.routing: Routing = as_routing(routing)
-        self.routing.bind(n_in=n_in, n_out=n_out, d_out=self.d_out, window=self.window)
+        sizes = {"n_in": n_in, "n_out": n_out, "d_in": self.d_in, "d_out": self.d_out}
+        self.routing.bind(**sizes, window=self.window)
         # [peer2022] §4.2; 0.1 is the value of public code.
         bias = nn.Parameter(torch.full((n_out, self.d_out), 0.1)) if vote_bias else None
         self.register_parameter("vote_bias", bias)

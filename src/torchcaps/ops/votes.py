@@ -68,6 +68,13 @@ def materialise(vote_map: VoteMap) -> Tensor:
     return votes
 
 
+def seen_poses(vote_map: VoteMap) -> Tensor:
+    """The poses of the children as parents see them: [*b, i, d], or [*b, p, i, d] through a
+    window."""
+    pose, window = vote_map.children.pose, vote_map.window
+    return pose if window is None else window.of(pose)
+
+
 def check_vote_map(vote_map: VoteMap) -> None:
     """What is asked of a vote map before its sizes are counted; those of weights are `_per_type`'s
     to compare."""

@@ -24,6 +24,8 @@ meaning            children that agree on parent 0 and scatter on the others end
 Not checked, because squash and bias are the routing's own business: that the couplings it records
 are those that made the parents; `parity` with a reference checks that too.
 
+A routing that takes `poses`, those of the children, is given the mean of each child's votes, and so
+is a reference that takes them: they change places with the children and not with the parents.
 A routing with parameters is a closure over them that brings them to the votes, `bias.to(votes)`, in
 dtype and device. It has one size: pass `sizes=[(i, j, d)]`.
 Parameters that belong to a parent (a bias) or to a pair (a prior) make capsules individuals, which

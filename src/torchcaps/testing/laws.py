@@ -214,7 +214,7 @@ def _parity(subject: Subject) -> float:
             ours, theirs = votes.clone().requires_grad_(), votes.clone().requires_grad_()
             routed = subject.route(ours)
             results = [routed.parents.pose, routed.steps[-1].coupling]
-            expected = list(reference(theirs))
+            expected = list(reference(theirs, **subject.beside(reference, theirs)))
             if routed.parents.activation is not None:
                 results.append(routed.parents.activation)
                 if len(expected) == 2:

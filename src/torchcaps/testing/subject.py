@@ -1,7 +1,7 @@
 """The routing under test: what its owner declared of it, and votes to try it on."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -38,9 +38,15 @@ class Subject(NamedTuple):
     device: torch.device
     tolerance: float
 
+    def beside(self, form: Any, votes: Tensor) -> dict[str, Tensor]:
+        """The poses of the children for whoever asks for them: the mean of a child's votes, which
+        changes its place with the child, and not with the parents."""
+        return {"poses": votes.mean(-2)} if "poses" in _taken(form) else {}
+
     def route(self, votes: Tensor, keep: Keep = "last") -> Routed:
+        routing: Any = self.routing
         try:
-            routed = self.routing(votes, keep=keep)
+            routed: Routed = routing(votes, keep=keep, **self.beside(routing, votes))
         except Exception as error:
             raise RoutingContractError(
                 "call",
@@ -85,19 +91,30 @@ def _why_it_cannot_be_called(routing: Any) -> str | None:
         return f"the class was given; call it: {routing.__name__}()"
     if not callable(routing):
         return f"{type(routing).__name__} is no function; give one, as ops.dynamic_routing"
-    try:
-        taken = inspect.signature(getattr(routing, "forward", routing)).parameters
-    except (TypeError, ValueError):
+    taken = _taken(routing)
+    if not taken:
         return None
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     for each in list(taken.values())[1:]:
-        if each.name != "keep" and each.default is each.empty and each.kind not in several:
+        if (
+            each.name not in ("keep", "poses")
+            and each.default is each.empty
+            and each.kind not in several
+        ):
             is_known = each.name == "activation"
             how = "write activation=None" if is_known else f"give {each.name} a default"
             return f"it is called with votes and keep alone; {how}"
     if "keep" not in taken and all(each.kind is not each.VAR_KEYWORD for each in taken.values()):
         return 'keep is missing; write (votes, *, keep="none")'
     return None
+
+
+def _taken(form: Any) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a routing, as far as they can be read."""
+    try:
+        return inspect.signature(getattr(form, "forward", form)).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def _holds_tensors(routed: object) -> bool:

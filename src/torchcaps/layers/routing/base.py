@@ -11,7 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.hooks import has_hooks
 from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
-from torchcaps.ops.votes import materialise
+from torchcaps.ops.votes import materialise, seen_poses
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
 R = TypeVar("R", bound="Routing")
@@ -33,16 +33,26 @@ class Routing(nn.Module, ABC):
 
     _is_bound: bool = False
     _takes_keep: bool = True
+    _takes_poses: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Once a class: to read a signature takes as long as a small operator.
         cls._takes_keep = has_argument(cls.forward, "keep")
+        cls._takes_poses = "poses" in inspect.signature(cls.forward).parameters
 
     @final
-    def bind(self, *, n_in: int, n_out: int, d_out: int, window: Window | None = None) -> None:
+    def bind(
+        self,
+        *,
+        n_in: int,
+        n_out: int,
+        d_out: int,
+        d_in: int | None = None,
+        window: Window | None = None,
+    ) -> None:
         """Give the routing its sizes; the layer calls this once. `n_in` counts the children that
-        one parent sees."""
+        one parent sees, `d_in` their components."""
         check_begun(self)
         if self._is_bound:
             raise TorchcapsError(
@@ -50,13 +60,16 @@ class Routing(nn.Module, ABC):
                 f"a routing of its own."
             )
         self.window = window
-        self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
+        sees = "d_in" in inspect.signature(self.create_parameters).parameters
+        asked: dict[str, Any] = {"d_in": d_in} if sees and d_in is not None else {}
+        self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out, **asked)
         # Last: a layer that is refused has not got it.
         self._is_bound = True
 
     @abstractmethod
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        """Create the parameters, if any, for a layer of this size."""
+        """Create the parameters, if any, for a layer of this size. One with an argument `d_in` is
+        told the components of a child too."""
 
     @abstractmethod
     def forward(
@@ -68,7 +81,8 @@ class Routing(nn.Module, ABC):
         couple: Couple | None = None,
     ) -> Routed:
         """Call the op. `couple` is for the op too; a routing that knows nothing of it may leave it
-        out, and is told so when somebody asks."""
+        out, and is told so when somebody asks. One with an argument `poses` is given those of the
+        children, [*b, i, d_in], as parents see them."""
 
     @final
     def check_bound(self, *, has_parameters: bool) -> None:
@@ -132,6 +146,8 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
                 f'record; write forward(self, votes, activation=None, *, keep="none").'
             )
+        if self._takes_poses:
+            asked["poses"] = seen_poses(vote_map)
         votes = materialise(vote_map)
         routed = self(votes, activation, keep=keep, **asked)
         return check_gave(type(self).__name__, routed, votes, keep)
