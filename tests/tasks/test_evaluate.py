@@ -19,9 +19,10 @@ from torchcaps.data import SOURCES, Batch, ImageSet, load, resized
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
-from torchcaps.tasks import evaluate, evaluate_file, write_predictions
+from torchcaps.tasks import evaluate, evaluate_file, figures, write_predictions
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import accuracy
+from torchcaps.train.class_curves import temperature
 from torchcaps.train.class_measures import class_measures
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
@@ -744,3 +745,36 @@ def test_predictions_name_the_file_of_each_image(tmp_path):
         header, first, *_ = csv.reader(file)
     assert header[:5] == ["index", "file", "label", "predicted", "right"]
     assert first[:5] == ["0", "red/1.png", "red", "red", "True"]
+
+
+def test_pictures_are_drawn_and_their_numbers_lie_beside_them(tmp_path, monkeypatch):
+    for name in ("MOST_CURVES", "MOST_CLASSES", "MOST_DIMENSIONS"):
+        monkeypatch.setattr(figures, name, 1)
+    network = small_network("rem_dr")
+    lay_run(tmp_path / "run", {}, network=network, model="rem_dr", data="tiny")
+    names = ["confusion", "reliability", "roc", "precision-recall", "parts"]
+    found = evaluate_file(tmp_path / "run", figures=tmp_path / "drawn")
+    files = {file.name for file in (tmp_path / "drawn").iterdir()}
+    drawn = {f"{name}{end}" for name in names for end in (".svg", ".pdf")}
+    assert drawn | {"numbers.json"} <= files
+    numbers = json.loads((tmp_path / "drawn/numbers.json").read_text())
+    assert (numbers["confusion"], numbers["left_out"]) == (found.confusion.tolist(), {})
+    # That of images held out of training, whatever the test images are.
+    held = evaluate_file(tmp_path / "run", split="validation")
+    of_held = temperature(Output(held.scores, held.scores_are), held.labels)
+    assert numbers["temperature"] == of_held
+    assert len(numbers["calibration_error"]) == 2
+
+
+def test_what_cannot_be_drawn_is_said_and_where_nothing_was_held_out_there_is_no_temperature(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(figures, "MOST_CURVES", 1)
+    network = small_network("convnet_avg")
+    fields = {"model": "convnet_avg", "data": "tiny", "validation_share": 0.0}
+    lay_run(tmp_path / "run", {}, network=network, **fields)
+    evaluate_file(tmp_path / "run", figures=tmp_path / "drawn")
+    numbers = json.loads((tmp_path / "drawn/numbers.json").read_text())
+    assert "temperature" not in numbers
+    assert numbers["left_out"]["parts"].startswith("the trace is empty")
+    assert numbers["left_out"]["dimensions"].startswith("the network has no class capsules")

@@ -271,7 +271,7 @@ def test_all_of_it_is_drawn(run, grey, tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "count", "sentence"),
     [
-        ("all.gif", 1, "the picture must end in .svg or .png, but is {}."),
+        ("all.gif", 1, "the picture must end in .svg, .pdf or .png, but is {}."),
         ("none/all.png", 1, "the folder {folder} does not exist; make it, or name another."),
         ("folder.png", 1, "{} is a folder; name a file in it, as predictions.png."),
         ("all.png", 51, "a picture shows up to 50 images, but there are 51; draw fewer at a time."),

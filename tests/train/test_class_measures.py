@@ -196,7 +196,7 @@ def test_what_is_drawn_is_measured_as_scikit_learn_weighs_it():
 
 def test_draws_are_of_the_images_and_keep_the_size_of_each_class():
     out, labels = drawn(0, (4, 30, 16))
-    ranks, said = of_classes._ranks(out), out.scores.argmax(-1)
+    ranks, said = of_classes.ranks_of(out), out.scores.argmax(-1)
     draws = drawn_anew(ranks, said, labels)
     assert draws["auroc"].shape == (1000, 3)
     # Of four images, a whole number of quarters is found.

@@ -44,11 +44,18 @@ def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int
 
     >>> saliency(out.trace, out.scores.argmax(-1), n_classes=10, size=(28, 28)).shape
     """
-    check_trace(trace)
     if isinstance(size, tuple | list) and len(size) != 2:
         raise TorchcapsError(
             f"size must be the (height, width) of the images, but came as {short(size)}."
         )
+    maps = saliency_grid(trace, predicted, n_classes=n_classes)
+    stretched = interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)
+    return stretched[:, 0]
+
+
+def saliency_grid(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
+    """Give E at every position of the children, [k, rows, columns], before it is stretched."""
+    check_trace(trace)
     last = trace[-1]
     if last.child_grid is None or last.child_grid[0] * last.child_grid[1] == 1:
         where = "no grid" if last.child_grid is None else "one position"
@@ -59,9 +66,19 @@ def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int
     check_children(last)
     check_parents_are_classes(trace, n_classes)
     strength = image_lengths(last.name, last.children) * class_coupling(trace, predicted)  # [k, i]
-    maps = strength.unflatten(-1, last.child_grid).mean(-1)  # [k, h, w]
-    stretched = interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)
-    return stretched[:, 0]
+    maps: Tensor = strength.unflatten(-1, last.child_grid).mean(-1)
+    return maps
+
+
+def carrying(grid: Tensor, *, share: float = 0.5) -> Tensor:
+    """Mark the fewest positions of E [k, rows, columns] that hold a share of its sum, bool; of
+    equal ones the first, and none where it is zero everywhere."""
+    flat = grid.flatten(1)
+    values, order = flat.sort(descending=True, stable=True)
+    before = values.cumsum(1) - values
+    # Rounding lets no position in that is not needed.
+    first = (before < (share - 1e-9) * flat.sum(1, keepdim=True)) & (values > 0)
+    return torch.zeros_like(first).scatter(1, order, first).view(grid.shape)
 
 
 def focus(maps: Tensor, inside: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the means with their intervals: .svg or .png.")
+        Path | None, typer.Option(help="Draw the means with their intervals: .svg, .pdf or .png.")
     ] = None,
     statistic: Annotated[str, typer.Option(help="What is drawn.")] = "accuracy",
     own_code: Imports = None,

@@ -25,7 +25,7 @@ def dictionary(
         bool, typer.Option("--each", help="Choose a number for each routed layer.")
     ] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw the commonest trees' images: .svg or .png.")
+        Path | None, typer.Option(help="Draw the commonest trees' images: .svg, .pdf or .png.")
     ] = None,
     data: Data = None,
     root: Root = None,

@@ -31,6 +31,10 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="File for what is said of each image: .csv or .jsonl.")
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Folder for pictures of a paper, and their numbers: .svg and .pdf."),
+    ] = None,
     quantise: Annotated[
         str | None,
         typer.Option(help="Levels of a grid for couplings: 11, or 11,6 for layers from below."),
@@ -59,6 +63,7 @@ def evaluate(
         root=root,
         split=split,
         predictions=predictions,
+        figures=figures,
         levels=None if quantise is None else levels("--quantise", quantise),
         measurements=measurement_names(measure),
     )

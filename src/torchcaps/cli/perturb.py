@@ -14,7 +14,7 @@ from torchcaps.cli.listed import command
 def perturb(
     network: Annotated[Path, typer.Argument(help="A run, or a saved network, with a decoder.")],
     picture: Annotated[
-        Path | None, typer.Option(help="Draw a row a component: .svg or .png.")
+        Path | None, typer.Option(help="Draw a row a component: .svg, .pdf or .png.")
     ] = None,
     image: Annotated[int, typer.Option(help="Number of the test image.")] = 0,
     data: Data = None,

@@ -27,7 +27,7 @@ def predict(
         bool, typer.Option("--centre", help="Move the centre of brightness to the middle.")
     ] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg or .png.")
+        Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg, .pdf or .png.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a picture.")] = False,
     own_code: Imports = None,

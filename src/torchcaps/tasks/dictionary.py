@@ -123,7 +123,7 @@ def dictionary(
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
         split: which images are grouped.
-        picture: file for the images of the most frequent trees and their overlap, .svg or .png.
+        picture: file for images of the most frequent trees and their overlap: .svg, .pdf, .png.
 
     >>> print(dictionary(Path("my-run"), levels=11).text())
     """

@@ -16,6 +16,7 @@ from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.tasks.evaluation import Evaluation
+from torchcaps.tasks.figures import write_figures
 from torchcaps.tasks.latest import open_latest
 from torchcaps.tasks.measurements import (
     Levels,
@@ -134,6 +135,7 @@ def evaluate_file(
     root: Path | None = None,
     split: str = "test",
     predictions: str | os.PathLike[str] | None = None,
+    figures: str | os.PathLike[str] | None = None,
     model: Own = None,
     levels: Levels | None = None,
     measurements: Sequence[str] = (),
@@ -150,6 +152,7 @@ def evaluate_file(
         root: where the data lies, if the run does not remember it.
         split: "test", "validation" (what the run held out) or "train".
         predictions: a .csv or .jsonl file for what it says of each image; None: nothing is written.
+        figures: a folder for pictures, as .svg and .pdf, and their numbers; None: none is drawn.
         model: the class of a network of one's own, or a module of it.
         levels: as in `evaluate`.
         measurements: as in `evaluate`.
@@ -159,6 +162,8 @@ def evaluate_file(
     check_names(measurements)
     if predictions is not None:
         check_path(path_of("predictions", predictions))
+    if figures is not None:
+        path_of("figures", figures).mkdir(parents=True, exist_ok=True)
     trained = open_latest(path, root=root, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
@@ -182,4 +187,10 @@ def evaluate_file(
         found = replace(found, evened=trained.run.evened)
     if predictions is not None:
         write_predictions(found, predictions)
+    if figures is not None:
+        # The temperature is fitted on images held out of training, never on those that are judged.
+        own = split == "test" and data is None and trained.run is not None
+        fits = own and trained.run is not None and trained.run.recipe.validation_share > 0
+        held = evaluate(trained.model, trained.images("validation", root=root)) if fits else None
+        write_figures(trained, images, found, held, path_of("figures", figures))
     return found

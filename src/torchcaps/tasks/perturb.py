@@ -70,7 +70,7 @@ def perturb(
             a pretty one.
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
-        picture: file for the drawings, a row a component and a column a step, .svg or .png.
+        picture: file for the drawings, a row a component and a column a step, .svg, .pdf or .png.
 
     >>> print(perturb(Path("my-run")).text())
     """

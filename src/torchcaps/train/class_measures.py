@@ -140,7 +140,7 @@ def class_measures(
     if judged_by != "class" or not is_finite:
         why = why if is_finite else "some scores are not finite"
         return ClassMeasures(dict.fromkeys(MEASURES, Measure(None, None, why)), {})
-    ranks, said, labels = _ranks(out), out.scores.argmax(-1).cpu(), labels.cpu()
+    ranks, said, labels = ranks_of(out), out.scores.argmax(-1).cpu(), labels.cpu()
     values = _of_classes(ranks, said, labels)
     draws = drawn_anew(ranks, said, labels, groups)
     alone = groups is not None and len(set(groups)) == 1
@@ -180,7 +180,7 @@ def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
     """The measures of all classes by name, without intervals; nothing where they are undefined."""
     if not bool(out.scores.isfinite().all()):
         return {}
-    values = _of_classes(_ranks(out), out.scores.argmax(-1).cpu(), labels.cpu())
+    values = _of_classes(ranks_of(out), out.scores.argmax(-1).cpu(), labels.cpu())
     found = {name: float(values[kind.of_class].mean()) for name, kind in MEASURES.items()}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
@@ -202,7 +202,7 @@ def why_undefined(
     return f"no image is of the class{'es' if len(absent) > 1 else ''} {named}"
 
 
-def _ranks(out: Output) -> Tensor:
+def ranks_of(out: Output) -> Tensor:
     """For each class the place of every image by its probability of it, [n, k]: lowest first, equal
     ones share a place."""
     # Twice as precise: a softmax makes more ties where it rounds.

@@ -1,6 +1,6 @@
 """How measures of classes vary when images are drawn anew, with replacement: the bootstrap."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -33,23 +33,13 @@ def drawn_anew(
         labels: the class of each image, [n].
         groups: the group of each image.
     """
-    n, k = ranks.shape
-    if groups is None:
-        order = _by_content(labels, ranks)
-        ranks, said, labels = ranks[order], said[order], labels[order]
-        unit, stratum = torch.arange(n), labels
-    else:
-        _, of_image = np.unique(np.asarray(groups), return_inverse=True)
-        unit = torch.from_numpy(of_image)
-        stratum = torch.zeros(int(unit.max()) + 1, dtype=torch.int64)
+    anew = DrawnAnew(ranks, labels, groups)
+    ranks, said, labels = (each[anew.order] for each in (ranks, said, labels))
+    k = ranks.shape[1]
     is_class, is_said = (one_hot(each, k).float() for each in (labels, said))
     curves = [_Curve(ranks[:, j], labels == j) for j in range(k)]
-    generator = torch.Generator().manual_seed(0)
-    draws = min(max(WORK // (n * k), FEWEST_DRAWS), MOST_DRAWS)
     parts = []
-    for some in torch.arange(draws).split(max(AT_ONCE // n, 1)):
-        # How often each image was drawn; float32 counts to 16 million without an error.
-        times = _times(len(some), stratum, generator)[:, unit]  # [draws, n]
+    for times in anew:
         there, named, hits = ((times @ x).double() for x in (is_class, is_said, is_class * is_said))
         drawn = times.sum(1, keepdim=True).double()
         auroc, precision = (
@@ -66,6 +56,37 @@ def drawn_anew(
             }
         )
     return {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+
+
+class DrawnAnew:
+    """How often each image is drawn, [some draws, n] at a time; the draws are always the same.
+
+    Arguments: those of `drawn_anew`; the images stand in `order`, which is by what they are.
+    """
+
+    def __init__(
+        self,
+        ranks: Tensor,
+        labels: Tensor,
+        groups: Sequence[str] | None = None,
+        most: int = MOST_DRAWS,
+    ):
+        n, k = ranks.shape
+        self.count = min(max(WORK // (n * k), FEWEST_DRAWS), most)
+        if groups is None:
+            self.order = _by_content(labels, ranks)
+            self._unit, self._stratum = torch.arange(n), labels[self.order]
+        else:
+            self.order = torch.arange(n)
+            _, of_image = np.unique(np.asarray(groups), return_inverse=True)
+            self._unit = torch.from_numpy(of_image)
+            self._stratum = torch.zeros(int(self._unit.max()) + 1, dtype=torch.int64)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        for some in torch.arange(self.count).split(max(AT_ONCE // len(self.order), 1)):
+            # float32 counts to 16 million without an error.
+            yield _times(len(some), self._stratum, generator)[:, self._unit]
 
 
 def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:

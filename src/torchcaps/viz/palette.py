@@ -40,6 +40,8 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "svg.hashsalt": "torchcaps",
     "svg.fonttype": "path",
+    # Letters that journals can embed and readers can search for.
+    "pdf.fonttype": 42,
     # Names of classes and files are text: a dollar sign is no formula.
     "text.parse_math": False,
 }
@@ -115,8 +117,8 @@ def check_figure_file(path: str | os.PathLike[str]) -> None:
     >>> check_figure_file("tree.svg")
     """
     path = path_of("path", path)
-    if path.suffix not in (".svg", ".png"):
-        raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
+    if path.suffix not in (".svg", ".pdf", ".png"):
+        raise TorchcapsError(f"the picture must end in .svg, .pdf or .png, but is {path}.")
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.png.")
     if not path.parent.is_dir():
@@ -124,11 +126,11 @@ def check_figure_file(path: str | os.PathLike[str]) -> None:
 
 
 def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Replace a file by a picture in one step; .svg or .png.
+    """Replace a file by a picture in one step: .svg, .pdf or .png, the same bytes each time.
 
     Arguments:
         figure: of any function here.
-        path: the file, ending in .svg or .png.
+        path: the file, ending in .svg, .pdf or .png.
 
     >>> write_figure(draw_parse_tree(out.trace, images[0]), "tree.svg")
     """
@@ -137,6 +139,9 @@ def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     with beside(path) as partial:
         if path.suffix == ".svg":
             partial.write_text(to_svg(figure), encoding="utf-8")
+        elif path.suffix == ".pdf":
+            with matplotlib.rc_context(STYLE):
+                figure.savefig(partial, format="pdf", metadata={"CreationDate": None})
         else:
             figure.savefig(partial, format="png", dpi=DPI)
         partial.replace(path)
