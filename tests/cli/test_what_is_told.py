@@ -58,6 +58,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     (f"{TRAIN} --trunk w.safetensors", "train.fit", {"trunk": Path("w.safetensors")}),
     (f"{DOCTOR} --trunk w.safetensors", "tasks.doctor", {"trunk": Path("w.safetensors")}),
     ("eval run --root at", "tasks.evaluate_file", {"root": Path("at")}),
+    ("export run --to onnx --out at", "tasks.export", {"to": "onnx", "out": Path("at")}),
     ("perturb run --root at", "tasks.perturb", {"root": Path("at")}),
     ("dictionary run --root at", "tasks.dictionary", {"root": Path("at")}),
     ("doctor run --root at", "tasks.doctor_run", {"root": Path("at")}),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchcaps.tasks.estimate import Estimate, estimate
     from torchcaps.tasks.evaluate import evaluate, evaluate_file
     from torchcaps.tasks.examination.doctor import doctor, doctor_run, examine
+    from torchcaps.tasks.export import Exported, export
     from torchcaps.tasks.perturb import Perturbed, perturb
     from torchcaps.tasks.predict import predict
     from torchcaps.tasks.predictions import write_predictions
@@ -21,6 +22,7 @@ __all__ = [
     "CheckedRun",
     "Dictionary",
     "Estimate",
+    "Exported",
     "Perturbed",
     "check_run",
     "demo",
@@ -33,6 +35,7 @@ __all__ = [
     "evaluate",
     "evaluate_file",
     "examine",
+    "export",
     "perturb",
     "predict",
     "prune_run",
