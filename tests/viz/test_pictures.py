@@ -94,8 +94,9 @@ def test_lines_of_a_tree_are_couplings_of_the_image():
     (collection,) = lines(tree())
     assert len(collection.get_segments()) == 3 * 2
     alpha, width = collection.get_colors()[:, 3], collection.get_linewidths()
-    # 0.4 and 0.1 are not the strongest of their child; the even halves both are.
-    strength = sorted([0.6, FADED * 0.4, FADED * 0.1, 0.9, 0.5, 0.5])
+    # 0.4 and 0.1 are not the strongest of their child; the even halves both are, but their child
+    # has no length.
+    strength = sorted([0.6, FADED * 0.4, FADED * 0.1, 0.9, FADED * 0.5, FADED * 0.5])
     assert sorted(alpha) == pytest.approx([0.04 + 0.96 * c for c in strength])
     assert sorted(width) == pytest.approx([0.35 + 2.4 * c for c in strength])
     # Child 1 of 3 and parent 1 of 2, at the centres of their bars.

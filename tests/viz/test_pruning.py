@@ -16,24 +16,25 @@ def rows(*entropies):
 def test_a_line_a_run_of_everything_that_moves():
     figure = draw_pruning({"iterative": rows(3.0, 2.0, 1.0), "SNIP": rows(1.5, 1.0)})
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["entropy (bit)", "accuracy", "sparsity"]
-    first, second = figure.axes[0].lines
+    assert titles == ["sparsity", "validation accuracy", "entropy"]
+    first, second = figure.axes[2].lines[:2]
     assert first.get_xydata().tolist() == [[1, 3], [2, 2], [3, 1]]
     assert second.get_xydata().tolist() == [[1, 1.5], [2, 1]]
-    words = [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["iterative", "SNIP"]
 
 
 def test_accuracy_and_entropy_by_sparsity():
     figure = draw_pruning({"mine": rows(3.0, 2.0, 1.0)}, against="sparsity")
-    entropy, accuracy = figure.axes
+    accuracy, entropy = figure.axes
     assert entropy.lines[0].get_xydata().tolist() == [[0, 3], [0.1, 2], [0.2, 1]]
     assert accuracy.lines[0].get_ydata().tolist() == [0.9, 0.9, 0.9]
-    assert (entropy.get_xlabel(), accuracy.get_title(loc="left")) == ("sparsity", "accuracy")
+    assert entropy.get_xlabel() == "sparsity"
+    assert accuracy.get_title(loc="left") == "validation accuracy"
 
 
 def test_levels_stand_in_their_order():
-    below, above = draw_levels([(11, 0.95, 2.0), (3, 0.5, 0.25)]).axes
+    above, below = draw_levels([(11, 0.95, 2.0), (3, 0.5, 0.25)]).axes
     assert below.lines[0].get_xydata().tolist() == [[3, 0.25], [11, 2]]
     assert above.lines[0].get_xydata().tolist() == [[3, 0.5], [11, 0.95]]
     assert [label.get_text() for label in below.get_xticklabels()] == ["3", "11"]
@@ -56,5 +57,5 @@ def test_a_name_that_begins_with_an_underscore_is_in_the_legend(name):
     """Matplotlib leaves such labels out."""
     rows = [{"epoch": 1, "entropy": 2.0, "sparsity": 0.5, "validation_accuracy": 0.9}]
     figure = draw_pruning({name: rows, "other": rows})
-    shown = [text.get_text().strip() for text in figure.axes[-1].get_legend().get_texts()]
+    shown = [text.get_text().strip() for text in figure.legends[0].get_texts()]
     assert shown == [name, "other"]

@@ -195,8 +195,8 @@ OF_ONE = ("yours", couplings(TRACE, (1, 1)))
             "routed layer has one parent for each class; name runs that were pruned.",
         ),
         (
-            lambda: draw_pruning({str(k): [ROW] for k in range(6)}),
-            "at most 5 runs can be told apart in one picture, but 6 came.",
+            lambda: draw_pruning({str(k): [ROW] for k in range(11)}),
+            "1 to 10 lines can be told apart in one picture, but 11 came.",
         ),
         (
             lambda: draw_pruning({}),
@@ -232,7 +232,7 @@ def test_layers_between_which_no_lines_lead_are_refused(draw):
     third and fourth have no line upwards."""
     assert text_of(lambda: draw(windowed(TRACE))) == (
         "lines are drawn where every child votes for every parent, but classes looks through "
-        "windows; analysis.tree_pixels shows the tree of such a network in the image."
+        "windows; viz.draw_grids draws the maps of such a network."
     )
     (low,) = network({"low": switching(2, 4)})
     (high,) = network({"high": switching(2, 2, n_in=3)})

@@ -141,11 +141,11 @@ def _edges(trace: Trace, inside: Tensor, some: slice) -> list[Tensor]:
         n = coupling.shape[-1]
         above = inside.unsqueeze(1) if layer.window is None else inside.unflatten(1, (-1, 1, n))
         edges.insert(0, (coupling > 1 / n + ROUNDING) & above)
-        inside = _children(layer, edges[0])
+        inside = children_of(layer, edges[0])
     return edges
 
 
-def _children(layer: LayerTrace, edges: Tensor) -> Tensor:
+def children_of(layer: LayerTrace, edges: Tensor) -> Tensor:
     """Say which children edges [k, i, j] or [k, p, i, j] leave, bool [k, n]."""
     leaves = edges.any(-1).flatten(1).long()
     child = child_of((layer,))[layer.name].cpu().flatten()
@@ -176,6 +176,6 @@ def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: i
             f"leaves are shown in an image where capsules lie on a grid, but those below "
             f"{layer.name} lie {where}; take a network whose first layer looks at a map."
         )
-    leaves = _children(layer, lowest[None])[0].double().unflatten(0, grid).mean(-1)  # [h, w]
+    leaves = children_of(layer, lowest[None])[0].double().unflatten(0, grid).mean(-1)  # [h, w]
     stretched = interpolate(leaves[None, None], size=size, mode="bilinear", align_corners=False)
     return stretched[0, 0]

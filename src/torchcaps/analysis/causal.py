@@ -92,6 +92,7 @@ def causal_use(
     labels: Tensor,
     *,
     silenced: Sequence[str] = (),
+    layers: Sequence[str] | None = None,
     batch_size: int = 100,
     seed: int = 0,
 ) -> CausalUse:
@@ -105,6 +106,8 @@ def causal_use(
             the highest scores are theirs.
         silenced: layers whose capsules are silenced one by one, "primary" or the name of a routed
             layer; of more than 32 capsules a seeded sample of 32.
+        layers: whose couplings are replaced, one after the other; "all layers" are all at once.
+            None: each, and all.
         batch_size: images at once.
         seed: of which image lends its couplings, and of the sample of capsules.
 
@@ -134,7 +137,7 @@ def causal_use(
             ("uniform", lambda some: even, images.index),
         ]
         rows = []
-        for layer in [*names, *([ALL] if len(names) > 1 else [])]:
+        for layer in layers or [*names, *([ALL] if len(names) > 1 else [])]:
             chosen = names if layer == ALL else [layer]
             for by, couple, index in ways:
                 if len(index):

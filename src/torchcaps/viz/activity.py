@@ -1,8 +1,10 @@
-"""How long the capsules of each layer are, one mark a capsule."""
+"""How long the capsules of each layer are, one mark a capsule, or of many a band."""
 
 import matplotlib
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from torchcaps.analysis import Activity, LayerActivity
 from torchcaps.viz.layered import full_length
@@ -17,6 +19,9 @@ from torchcaps.viz.palette import (
     new_figure,
     say,
 )
+
+# More marks in a layer than this would be one blot.
+MOST_MARKS = 64
 
 
 def draw_activity(activity: Activity) -> Figure:
@@ -38,6 +43,9 @@ def draw_activity(activity: Activity) -> Figure:
         axes.axvline(activity.thresholds.active, color=MUTED, lw=0.7, ls=(0, (3, 3)), zorder=0)
         for y, layer in enumerate(layers):
             order = layer.mean.argsort()
+            if len(order) > MOST_MARKS:
+                _draw_band(axes, y, layer, order, full)
+                order = order[layer.dead[order]][:MOST_MARKS]
             for place, k in enumerate(order.tolist()):
                 height = y + 0.62 * ((place + 0.5) / layer.n - 0.5)
                 _draw_capsule(axes, height, layer, k, full)
@@ -53,6 +61,15 @@ def draw_activity(activity: Activity) -> Figure:
         axes.tick_params(length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
+
+
+def _draw_band(axes: Axes, y: float, layer: LayerActivity, order: Tensor, full: float) -> None:
+    """Draw so many capsules that their marks would be one blot as a line and a band around it."""
+    heights = y + 0.62 * ((torch.arange(len(order)) + 0.5) / len(order) - 0.5)
+    mean, std = layer.mean[order], layer.std[order]
+    ends = (mean - std).clamp(min=0), (mean + std).clamp(max=full)
+    axes.fill_betweenx(heights, *ends, color=LENGTH, alpha=0.3, lw=0)
+    axes.plot(mean, heights, color=LENGTH, lw=1.4)
 
 
 def _draw_capsule(axes: Axes, height: float, layer: LayerActivity, k: int, full: float) -> None:

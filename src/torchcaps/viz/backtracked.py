@@ -7,7 +7,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -16,9 +15,8 @@ from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
 from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length, longest
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, new_figure, say
+from torchcaps.viz.palette import INK, LENGTH, LENGTHS, MUTED, STYLE, cut_to, new_figure, say
 
-LENGTHS = LinearSegmentedColormap.from_list("lengths", ["#ffffff", LENGTH])
 # Inches between two layers, and below the lowest.
 STEP, FOOT = 0.85, 0.45
 # More inches above, where several classes have their names one beside the other.

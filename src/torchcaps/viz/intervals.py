@@ -5,10 +5,27 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, inner_axes, new_figure
+from torchcaps.analysis import CausalUse
+from torchcaps.viz.palette import (
+    INK,
+    LENGTH,
+    MUTED,
+    STYLE,
+    check_drawn,
+    inner_axes,
+    new_figure,
+)
 
 # A longer label is cut in the middle, where two of them differ least.
 MOST_LETTERS = 60
+
+# What couplings are replaced by, and what that takes away.
+WAYS = {
+    "mean": "one tree for all images: the mean",
+    "other": "the tree of another image",
+    "same class": "the tree of another image of its class",
+    "uniform": "no tree: an even split",
+}
 
 
 def draw_intervals(
@@ -16,6 +33,8 @@ def draw_intervals(
     *,
     label: str,
     line: tuple[float, str] | None = None,
+    note: str = "dot: mean, line: 95 % interval, ticks: seeds",
+    span: tuple[float, float] | None = None,
 ) -> Figure:
     """Draw a dot a mean, a line its interval, a small mark each single value.
 
@@ -24,6 +43,8 @@ def draw_intervals(
             ends are None.
         label: what the axis shows.
         line: (value, name) of a dashed line across all rows.
+        note: what dots, lines and ticks are.
+        span: from where to where the axis goes; by default as far as there are values.
 
     >>> draw_intervals([("twin", 0.97, 0.96, 0.98, [0.969, 0.971])], label="accuracy")
     """
@@ -45,6 +66,8 @@ def draw_intervals(
                 fontsize=7.5,
                 color=INK,
             )
+        if span is not None:
+            axes.set_xlim(*span)
         if line is not None:
             axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
             # Towards the middle, where there is room for its name.
@@ -62,9 +85,29 @@ def draw_intervals(
             )
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_yticks([])
-        axes.set_xlabel(f"{label} (dot: mean, line: 95 % interval, ticks: seeds)", fontsize=7.5)
+        axes.set_xlabel(f"{label} ({note})" if note else label, fontsize=7.5)
         axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
+
+
+def draw_causal_use(use: CausalUse) -> Figure:
+    """Draw by how many images in a hundred the accuracy falls when the couplings of all layers are
+    replaced, with a 95 % interval.
+
+    Arguments:
+        use: what `causal_use` found.
+
+    >>> draw_causal_use(causal_use(model, images, labels))
+    """
+    check_drawn("draw_causal_use", use, CausalUse, "what analysis.causal_use found")
+    whole = use.couplings[-1].layer if use.couplings else ""
+    rows = [
+        (WAYS[each.by], 100 * each.fall, 100 * each.interval[0], 100 * each.interval[1], ())
+        for each in use.couplings
+        if each.layer == whole
+    ]
+    label, note = "points of accuracy lost", "line: 95 % interval"
+    return draw_intervals(rows, label=label, line=(0, "none lost"), note=note, span=(-10, 100))
 
 
 def _short(name: str) -> str:

@@ -1,7 +1,8 @@
 """How many parse trees each class has, and how its couplings are distributed [renzulli2025]."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle, product
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -12,8 +13,8 @@ from torchcaps.analysis.trace import check_classes
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.layered import called
 from torchcaps.viz.palette import (
+    COLOURS,
     INK,
-    LENGTH,
     MUTED,
     STYLE,
     check_drawn,
@@ -28,41 +29,53 @@ from torchcaps.viz.palette import (
 NAME = 52
 
 
-def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
+def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = ()) -> Figure:
     """Draw a bar a class: the entropy of its trees, and in grey what it would be had every image
-    its own tree; beside it the number of trees [renzulli2025] Fig. 9.
+    its own tree; beside it the number of trees [renzulli2025] Fig. 9. Of several networks the bars
+    of a class lie below each other.
 
     Arguments:
-        keys: what `MeasureKeys` found.
+        keys: what `MeasureKeys` found, or that of several networks by their names.
         class_names: in the order of the classes.
 
     >>> draw_keys(keys, class_names=test.class_names)
     """
-    check_drawn("draw_keys", keys, Keys, "what analysis.MeasureKeys found")
-    rows = keys.classes
-    names = called(class_names, len(rows)) if class_names else [row.name for row in rows]
+    found: dict[str, Any] = {**keys} if isinstance(keys, Mapping) and keys else {"": keys}
+    for each in found.values():
+        check_drawn("draw_keys", each, Keys, "what analysis.MeasureKeys found")
+    rows = [each.classes for each in found.values()]
+    names = called(class_names, len(rows[0])) if class_names else [row.name for row in rows[0]]
+    if any(len(each) != len(names) for each in rows) or len(rows) > len(COLOURS):
+        raise TorchcapsError(
+            f"the trees of 1 to {len(COLOURS)} networks of the same classes stand side by side, "
+            f"but {len(rows)} networks came, of {' and '.join(str(len(each)) for each in rows)} "
+            f"classes."
+        )
     names = [cut_to(name, NAME, 7.5) for name in names]
+    high = 0.62 / len(rows)
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(0.24 * len(rows) + 0.75)
+        head = 0.15 + 0.2 * (len(rows) > 1)
+        figure = new_figure((0.1 + 0.14 * len(rows)) * len(names) + 0.6 + head)
         # Room for the bars, and right of them for "10000 trees of 10000 images".
-        axes = inner_axes(figure, 0.2, 0.45, 0.4, 0.15)
-        for k, row in enumerate(rows):
-            y = len(rows) - 1 - k
-            axes.barh(y, row.bound, height=0.62, color="#e6eaee")
-            axes.barh(y, row.entropy, height=0.62, color=LENGTH)
-            trees = "tree" if row.keys == 1 else "trees"
-            images = "image" if row.images == 1 else "images"
-            axes.annotate(
-                f"{row.keys} {trees} of {row.images} {images}",
-                (1.04, y),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=7,
-                color=INK,
-                annotation_clip=False,
-            )
-        axes.set_yticks(range(len(rows)), names[::-1], fontsize=7.5)
-        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes = inner_axes(figure, 0.2, 0.45, 0.4, head)
+        for (network, each), colour, at in zip(found.items(), COLOURS, range(5), strict=False):
+            middle = 0.31 - (at + 0.5) * high
+            places = [len(names) - 1 - k + middle for k in range(len(names))]
+            axes.barh(places, [row.bound for row in each.classes], height=high, color="#e6eaee")
+            entropies = [row.entropy for row in each.classes]
+            axes.barh(places, entropies, height=0.9 * high, color=colour, label=in_legend(network))
+            for y, row in zip(places, each.classes, strict=True):
+                trees = "tree" if row.keys == 1 else "trees"
+                images = "image" if row.images == 1 else "images"
+                said = f"{row.keys} {trees} of {row.images} {images}"
+                beside = axes.get_yaxis_transform()
+                say(axes, 1.04, y, said, transform=beside, color=INK, fontsize=7, clip_on=False)
+        if len(rows) > 1:
+            where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.18, 1), "ncols": 3}
+            handles = [bar[0] for bar in axes.containers[1::2]]
+            figure.legend(handles, [*found], fontsize=7, frameon=False, **where)
+        axes.set_yticks(range(len(names)), names[::-1], fontsize=7.5)
+        axes.set_ylim(-0.6, len(names) - 0.4)
         axes.set_xlabel("entropy of the trees in bit (grey: a tree an image)", fontsize=7.5)
         axes.tick_params(length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
@@ -93,7 +106,7 @@ def draw_couplings_histogram(
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
         check_drawn("draw_couplings_histogram", pair[1] if is_pair else pair, Couplings, what)
     rows = _of_layers(found) if classes is None else _of_classes(found, classes)
-    lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
+    lines = list(product(("-", "--", ":"), COLOURS[:4]))
     with matplotlib.rc_context(STYLE):
         height = 1.05 * len(rows) + 0.45
         figure = new_figure(height)

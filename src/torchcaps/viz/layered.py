@@ -16,7 +16,7 @@ from torchcaps._printable import printable
 from torchcaps.analysis.trace import check_children, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import LayerTrace, Trace
-from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH, cut_to, say
+from torchcaps.viz.palette import DEAD, EMPTY, INK, LENGTH, MUTED, WARMTH, cut_to, say
 
 # More capsules a row than this would be a grey band.
 MOST_SHOWN = 32
@@ -24,7 +24,8 @@ MOST_SHOWN = 32
 BAR = 0.30
 # Points above a bar for the name of its capsule.
 LABEL = 42
-EMPTY = "#eef1f4"
+# Points left of the bars for the name of a layer.
+SIDE = 46
 # What is left of the darkness and width of a line that is not its capsule's strongest.
 FADED = 0.3
 
@@ -78,8 +79,7 @@ def check_lines(windows: Sequence[str]) -> None:
     if windows:
         raise TorchcapsError(
             f"lines are drawn where every child votes for every parent, but {', '.join(windows)} "
-            f"looks through windows; analysis.tree_pixels shows the tree of such a network in the "
-            f"image."
+            f"looks through windows; viz.draw_grids draws the maps of such a network."
         )
 
 
@@ -102,6 +102,12 @@ def _refuse(below: tuple[str, int, int], above: tuple[str, int, int]) -> None:
 def check_index(trace: Trace, index: int) -> None:
     """Refuse to draw an image that a trace lacks, and layers with windows."""
     check_dense(trace)
+    check_shown(trace, index)
+
+
+def check_shown(trace: Trace, index: int) -> None:
+    """Refuse to draw an image that a trace lacks."""
+    check_trace(trace)
     count = len(trace[0].children.pose)
     if not -count <= index < count:
         raise TorchcapsError(
@@ -157,10 +163,12 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> float:
             if dead:
                 axes.plot(x, y + BAR / 2, marker="x", color=DEAD, ms=4.5, mew=1.4, zorder=5)
         hidden = f"\n{len(row.shown)} of {row.n}" if len(row.shown) < row.n else ""
-        say(axes, -0.03, y + BAR / 2, f"{row.name}{hidden}", ha="right", fontsize=8)
+        label = f"{cut_to(row.name, SIDE, 7.5)}{hidden}"
+        say(axes, -0.02, y + BAR / 2, label, ha="right", fontsize=7.5)
+        at, towards = (y + BAR + 0.05, "bottom") if y else (-0.05, "top")
         for x, label in zip(row.x, row.labels or (), strict=False):
             shown = cut_to(label, LABEL, 7.5)
-            say(axes, x, y + BAR + 0.05, shown, rotation=90, ha="center", va="bottom")
+            say(axes, x, at, shown, rotation=90, ha="center", va=towards)
     axes.set_xlim(0, 1)
     axes.axis("off")
     return full
@@ -196,7 +204,7 @@ def draw_couplings(
     dark, wide = _look(strength)
     colours[..., 3] = np.clip(dark, 0, 1)
     # Strong lines last, on top of weak ones.
-    order = np.argsort(strength, axis=None)
+    order = np.lexsort((colours[..., 0].ravel(), strength.round(2).ravel()))
     i, j = np.unravel_index(order, strength.shape)
     starts = np.stack([below.x[i], np.full(len(i), y + BAR)], -1)
     ends = np.stack([above.x[j], np.full(len(j), y + 1.0)], -1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
@@ -22,8 +22,15 @@ PAPER = "#ffffff"
 LENGTH = "#2f6f9f"
 # Dead capsules also carry a cross: colour alone does not reach everyone.
 DEAD = "#c23b22"
+# A bar that is not the one meant, and the ground of a bar.
+PALE, EMPTY = "#9dbdd5", "#eef1f4"
+# Lines of several networks; their dashes and marks differ too.
+COLOURS = (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f", DEAD)
+# Nothing to much; over an image nothing is clear.
+LENGTHS = LinearSegmentedColormap.from_list("lengths", [PAPER, LENGTH])
+OVER = LinearSegmentedColormap.from_list("over", [(*to_rgb("#e08214"), a) for a in (0.0, 0.75)])
 # Cold: the same for every image. Warm: changes from image to image.
-WARMTH = LinearSegmentedColormap.from_list("warmth", ["#27507a", "#8a6a8f", "#e08214"])
+WARMTH = LinearSegmentedColormap.from_list("warmth", ["#27507a", "#8a6a8f", "#e08214"], 12)
 
 # Dots an inch of a picture that is no SVG.
 DPI = 150

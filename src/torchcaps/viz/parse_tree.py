@@ -28,19 +28,26 @@ NOTE = 185
 
 
 def draw_parse_tree(
-    trace: Trace, image: Tensor, *, index: int = 0, class_names: Sequence[str] = ()
+    trace: Trace,
+    image: Tensor,
+    *,
+    index: int = 0,
+    class_names: Sequence[str] = (),
+    part_names: Sequence[str] = (),
 ) -> Figure:
     """Draw lengths as bars and couplings as lines for one image of a trace.
 
     The line to the parent that a capsule couples to most is drawn full, and its other lines are
-    faded; a capsule that splits itself evenly has no strongest parent, and nothing fades. Of a
-    layer with more capsules than fit, the longest are shown.
+    faded; a capsule that splits itself evenly has no strongest parent, and nothing fades. A capsule
+    without length has no say, so all its lines fade. Of a layer with more capsules than fit, the
+    longest are shown.
 
     Arguments:
         trace: what `model(images, keep="last").trace` holds.
         image: its pixels, [c, h, w].
         index: the number of the image in the trace.
         class_names: what the class capsules are called; by default numbers.
+        part_names: what the lowest capsules are called; by default nothing.
 
     >>> draw_parse_tree(out.trace, images[0]).savefig("tree.svg")
     """
@@ -55,19 +62,23 @@ def draw_parse_tree(
     if class_names:
         class_names, top = called(class_names, rows[-1].n), rows[-1]
         rows[-1] = replace(top, labels=[class_names[k] for k in top.shown])
+    if part_names:
+        names = called(part_names, rows[0].n)
+        rows[0] = replace(rows[0], labels=[names[k] for k in rows[0].shown])
     with matplotlib.rc_context(STYLE):
-        band, height = 1.2, 0.92 * (len(rows) + 0.1)
+        foot = 0.6 if part_names else 0.08
+        band, height = 1.2, 0.92 * (len(rows) + 0.02 + foot)
         figure = new_figure(height + band)
         axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
         for y, layer in enumerate(trace):
             coupling = finite_coupling(layer)[index].float()
             below, above = rows[y], rows[y + 1]
             # Of all parents: the strongest may not be among those that are shown.
-            full = strongest(coupling)[below.shown][:, above.shown]
+            full = strongest(coupling)[below.shown][:, above.shown] & (below.length > 0)[:, None]
             coupling = coupling[below.shown][:, above.shown]
             draw_couplings(axes, y, below, above, coupling, full=full)
         full_bar = draw_rows(axes, rows)
-        axes.set_ylim(-0.08, len(rows) + 0.02)
+        axes.set_ylim(-foot, len(rows) + 0.02)
         picture = figure.add_axes((0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band)))
         show(picture, image)
         picture.axis("off")

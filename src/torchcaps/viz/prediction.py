@@ -9,7 +9,17 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps._printable import printable
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure, show
+from torchcaps.viz.palette import (
+    EMPTY,
+    INK,
+    LENGTH,
+    MUTED,
+    PALE,
+    STYLE,
+    WIDTH,
+    new_figure,
+    show,
+)
 
 # More bars than this are no longer caption apart; of more classes the highest are drawn.
 MOST_BARS = 10
@@ -77,8 +87,8 @@ def _draw_bars(axes: Axes, row: Shown, class_names: Sequence[str], bars: int, ca
     drawn = rank.topk(bars).indices.sort().values.tolist()
     for y, k in enumerate(drawn):
         value = float(values[k])
-        axes.barh(y, 1, height=0.7, color="#eef1f4")
-        axes.barh(y, min(value, 1), height=0.7, color=LENGTH if k == top else "#9dbdd5")
+        axes.barh(y, 1, height=0.7, color=EMPTY)
+        axes.barh(y, min(value, 1), height=0.7, color=LENGTH if k == top else PALE)
         if k == top:
             axes.text(1.04, y, f"{value:.2f}", va="center", fontsize=7, color=INK)
     axes.set_xlim(0, 1)

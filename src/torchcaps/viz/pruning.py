@@ -5,27 +5,16 @@ from typing import Any
 
 import matplotlib
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps._checks import check_choice, check_shape
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import (
-    INK,
-    LENGTH,
-    MUTED,
-    STYLE,
-    WIDTH,
-    check_drawn,
-    in_legend,
-    new_figure,
-    show,
-)
+from torchcaps.viz.curves import draw_curves, draw_training
+from torchcaps.viz.palette import INK, STYLE, WIDTH, check_drawn, new_figure, show
 
-COLOURS = (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f", "#c23b22")
-SHOWN = {"sparsity": "sparsity", "validation_accuracy": "accuracy", "entropy": "entropy (bit)"}
+FIELDS = ("sparsity", "validation_accuracy", "entropy")
 
 
 def draw_pruning(
@@ -58,25 +47,8 @@ def draw_pruning(
                 f"whose last routed layer has one parent for each class; name runs that were "
                 f"pruned."
             )
-    with matplotlib.rc_context(STYLE):
-        shown = {field: title for field, title in SHOWN.items() if field != against}
-        figure = new_figure(1.25 * len(shown) + 0.5)
-        height = figure.get_figheight()
-        for k, (field, title) in enumerate(reversed(shown.items())):
-            axes = figure.add_axes((0.15, (0.42 + 1.25 * k) / height, 0.8, 0.98 / height))
-            for (name, rows), colour in zip(runs.items(), _colours(len(runs)), strict=True):
-                points = [
-                    (row[against], row[field]) for row in rows if {field, against} <= row.keys()
-                ]
-                label = in_legend(printable(name, keep=""))
-                x, y = zip(*points, strict=True) if points else ((), ())
-                axes.plot(x, y, "o-", color=colour, ms=2.5, lw=1.2, label=label)
-            _plain(axes, title)
-            axes.tick_params(labelbottom=k == 0)
-            if k == 0:
-                axes.set_xlabel(against, fontsize=7.5)
-        figure.axes[-1].legend(fontsize=6.5, frameon=False)
-    return figure
+    fields = [field for field in FIELDS if field != against]
+    return draw_training(runs, fields=fields, against=against)
 
 
 def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
@@ -89,20 +61,11 @@ def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
     >>> draw_levels([(2, 0.91, 1.4), (11, 0.97, 3.2)])
     """
     check_drawn("draw_levels", rows, Sequence, "rows of (levels, accuracy, entropy)")
-    rows = sorted(rows)
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(2.9)
-        for k, (column, title) in enumerate(((2, "entropy (bit)"), (1, "accuracy"))):
-            axes = figure.add_axes((0.15, (0.42 + 1.25 * k) / 2.9, 0.8, 0.98 / 2.9))
-            levels = [row[0] for row in rows]
-            axes.plot(levels, [row[column] for row in rows], "o-", color=LENGTH, ms=3, lw=1.2)
-            axes.set_xscale("log")
-            axes.set_xticks(levels, [str(each) for each in levels] if k == 0 else [])
-            axes.set_xticks([], minor=True)
-            _plain(axes, title)
-            if k == 0:
-                axes.set_xlabel("levels", fontsize=7.5)
-    return figure
+    panels = {
+        title: {"": [(row[0], row[column]) for row in sorted(rows)]}
+        for column, title in ((1, "accuracy"), (2, "entropy (bit)"))
+    }
+    return draw_curves(panels, x="levels", log=True)
 
 
 def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
@@ -146,18 +109,3 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
                 if k == 0:
                     axes.set_title(printable(name, keep=""), fontsize=7, color=INK, pad=3)
     return figure
-
-
-def _colours(count: int) -> Sequence[str]:
-    if count > len(COLOURS):
-        raise TorchcapsError(
-            f"at most {len(COLOURS)} runs can be told apart in one picture, but {count} came."
-        )
-    return COLOURS[:count]
-
-
-def _plain(axes: Axes, title: str) -> None:
-    axes.set_title(title, fontsize=7.5, loc="left", pad=2)
-    axes.tick_params(length=2, labelsize=7)
-    axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.5)
-    axes.spines[["top", "right"]].set_visible(False)
