@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torchcaps.analysis import Keys, capsule_activity, routing_dynamics
 from torchcaps.analysis.keys import ClassKeys
 from torchcaps.analysis.shares import Commonest
-from torchcaps.report import Dissection, Picture, Trees, render
+from torchcaps.report import Dissection, Picture, render
 from torchcaps.viz import draw_activity, draw_mean_couplings
 from traces import even, network, switching
 
@@ -29,8 +29,8 @@ def dissection(label="Mine", right=9, *, images=10, couplings=None, facts=None, 
     trace = network(couplings or {"hidden": switching(2, 2), "classes": even(2, 2, 4)})
     dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
     pictures = [
-        Picture("Couplings", "Lines.", f"Couplings of {label}.", BLANK),
-        Picture("Lengths", "Marks.", f"Lengths of {label}.", BLANK),
+        Picture("tree", "Couplings", BLANK),
+        Picture("life", "Lengths", BLANK),
     ]
     more = {"commonest": LINE, "pictures": pictures, **more}
     facts = facts or {"seed": "7"}
@@ -87,8 +87,7 @@ def test_a_frozen_tree_that_is_counted_as_many_is_explained(change, keys, said):
     coupling = torch.tensor([0.5 - change, 0.5, 0.5 + change]).view(3, 1, 1)
     mine = dissection(couplings={"classes": torch.cat([coupling, 1 - coupling], -1)})
     each = ClassKeys("a", 3, keys, 1.58, 1.58, (1,) * keys)
-    trees = Trees(Keys(3, 11, (each,), 1.58, 1.58), None, mine.pictures)
-    text = page(dataclasses.replace(mine, trees=trees))
+    text = page(dataclasses.replace(mine, keys=Keys(3, 11, (each,), 1.58, 1.58)))
     assert ("The tree is frozen" in text) == (change < 0.1)
     assert (TREES_OF_FROZEN in " ".join(text.split())) == said
 
@@ -101,16 +100,16 @@ def test_what_is_true_of_one_network_alone_stands_on_its_card():
         tree = dataclasses.replace(each.pictures[0], note=note)
         cards.append(dataclasses.replace(each, pictures=[tree]))
     text = " ".join(page(*cards).split())
-    assert '<h3>A</h3> <p class="note">class cat</p> <img' in text
-    assert '<h3>B</h3> <p class="note">class &lt;shoe&gt;</p> <img' in text
-    assert "<h3>C</h3> <img" in text
+    assert "<figcaption>A, class cat</figcaption> <img" in text
+    assert "<figcaption>B, class &lt;shoe&gt;</figcaption> <img" in text
+    assert "<figcaption>C</figcaption> <img" in text
 
 
 def test_verdict_then_pictures_then_numbers():
     text = page(dissection())
     places = [
         text.index(part)
-        for part in ("<h2>Verdict", "The tree depends", "<h2>Couplings", "<img", "<h2>Numbers")
+        for part in ("<h2>Verdict", "The tree depends", "<h2>Does the tree", "<img", "<h2>Numbers")
     ]
     assert places == sorted(places)
     assert text.count("<img") == 2
@@ -192,8 +191,8 @@ def test_labels_are_escaped():
 def test_nothing_outside_is_asked_for():
     text = page(dissection("https://example.org"), dissection("Other"))
     reader = Reader(text)
-    fetched = [value for tag, value in reader.fetched if not value.startswith("margin-top")]
-    assert len(fetched) == 5  # the icon and four pictures
+    fetched = [value for tag, value in reader.fetched if value[0] != "#" and "margin" not in value]
+    assert len(fetched) == 6  # the icon, four pictures, and the numbers
     assert all(value.startswith("data:") for value in fetched)
     style = text[text.index("<style>") : text.index("</style>")]
     assert "url(" not in style
@@ -210,7 +209,7 @@ def test_the_same_input_gives_the_same_bytes():
     def whole():
         mine = dissection()
         figures = draw_mean_couplings(mine.dynamics, mine.activity), draw_activity(mine.activity)
-        pictures = [Picture("", "", "", figure) for figure in figures]
+        pictures = [Picture("tree", "", figure) for figure in figures]
         return page(dataclasses.replace(mine, pictures=pictures), dissection("B"))
 
     assert whole() == whole()

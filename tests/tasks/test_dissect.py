@@ -103,7 +103,9 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
         "dynamics": None,
         "activity": None,
     }
-    assert found.pictures == []
+    assert [(picture.about, picture.title) for picture in found.pictures] == [
+        ("look", "Images 0 and after")
+    ]
     assert found.facts == {
         "parameters": "1",
         "images": "20 of 20 of bright (red: 6, green: 7, blue: 7)",
@@ -152,14 +154,18 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
     assert found.pictures[0].source == alone.pictures[0].source
 
 
-def test_windows_are_measured_and_not_drawn() -> None:
+def test_windows_are_measured_and_drawn_as_maps() -> None:
     model = create_model("tsai_inverted_simple_c10", image=(1, 24, 24))
     found = dissect(model, tiny("test"), label="windows", measurements=["polarisation"])
     windows, _, classes = found.dynamics.layers
     assert windows.name == "conv_1"
     assert windows.mean.shape[-1] == 32
     assert windows.mean.ndim == classes.mean.ndim + 1 == 3
-    assert found.pictures == []
+    assert [picture.about for picture in found.pictures] == [
+        "tree", "choice", "count", "life", "turn", "use", "look",
+    ]  # fmt: skip
+    words = [text.get_text() for text in found.pictures[0].figure.texts]
+    assert words[1:5] == ["primary\n12×12×32", "conv_1\n5×5×32", "conv_2\n3×3×32", "classes\n10"]
     assert {row["name"] for row in found.numbers()["polarisation"]["steps"]} == {
         "conv_1",
         "conv_2",
@@ -167,18 +173,22 @@ def test_windows_are_measured_and_not_drawn() -> None:
     }
 
 
-def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
+def test_every_question_has_a_picture(network: nn.Module) -> None:
     images = tiny("test")
     found = dissect(network, images, label="mine", example=3)
-    truth = images.class_names[int(images.labels[3])]
-    assert [picture.title for picture in found.pictures] == [
-        "One image and its tree: image 3",
-        "All images: mean couplings",
-        "All images: which capsules answer",
+    assert [(picture.about, picture.title) for picture in found.pictures] == [
+        ("tree", "One image and its tree: image 3"),
+        ("tree", "All images: mean couplings"),
+        ("choice", "Couplings of all images"),
+        ("count", "Trees of each predicted class"),
+        ("life", "Lengths of all capsules"),
+        ("turn", "Lengths before and after a turn"),
+        ("look", "What leads to the answer: image 3"),
+        ("use", "Accuracy with other couplings"),
+        ("look", "Images 3 and after"),
     ]
-    assert found.pictures[0].alt == (
-        f"Couplings of mine for one image of class {truth}, layer by layer."
-    )
+    asked = [sentence.about for sentence in found.sentences]
+    assert asked == ["tree", "choice", "life", "turn", "count", "look", "use"]
     assert found.facts["images"].startswith("12 of 12 of part-whole (")
     numbers = found.numbers()
     assert numbers["images"] == 12
@@ -318,25 +328,17 @@ def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) ->
 @pytest.mark.slow
 def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
     found = dissect(network, tiny("test"), label="mine", measurements=("keys",))
-    assert found.trees is not None
-    assert found.trees.keys == found.measured["keys"]
-    assert found.trees.zeros is None
-    titles = [picture.title for picture in found.trees.pictures]
-    assert titles == [
-        "Trees of each predicted class",
-        "How couplings are distributed",
-        "What leads to the answer: image 0",
-    ]
+    assert found.keys == found.measured["keys"]
+    assert found.zeros is None
     page = render([found], title="t", provenance={})
-    assert page.index("How many parse trees does it use?") < page.index("<h2>Numbers</h2>")
-    assert f"of at most {found.trees.keys.bound:.2f}, the mean of the classes" in page
+    assert page.index("How many trees are there?") < page.index("<h2>Numbers</h2>")
+    assert f"of at most {found.keys.bound:.2f}" in page
     zeroed = copy.deepcopy(network)
     with torch.no_grad():
         zeroed.layers["classes"].weight.zero_()
     share = sparsity(zeroed).share
     again = dissect(zeroed, tiny("test"), label="mine")
-    assert again.trees is not None
-    assert again.trees.zeros == share > 0
+    assert again.zeros == share > 0
     assert f"{100 * share:.1f} % of the weights" in render([again], title="t", provenance={})
 
 
@@ -347,16 +349,14 @@ def test_zeros_are_counted_among_what_was_trained(tmp_path: Path) -> None:
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "layer"}
     run = fit(make_recipe(model="mitterreiter_5x16", **fields, **way), tmp_path / "run")
     of_run, of_network = dissect_files([run.folder, run.model_file], data="tiny", images=5)
-    assert of_run.trees is not None
-    assert of_network.trees is not None
-    assert of_run.trees.zeros == run.result()["sparsity"]["share"]
-    assert of_run.trees.zeros > of_network.trees.zeros > 0
+    assert of_run.zeros == run.result()["sparsity"]["share"]
+    assert of_run.zeros > of_network.zeros > 0
 
 
 def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
     found = dissect(Brightest(), bright(20, wrong=5), label="plain")
-    assert found.trees is None
-    assert "parse trees" not in render([found], title="t", provenance={})
+    assert found.keys is None
+    assert "How many trees" not in render([found], title="t", provenance={})
 
 
 def test_a_name_is_no_images():
@@ -382,13 +382,15 @@ class SideBySide(nn.Module):
         return Output(lengths, "lengths", routed.parents, trace=tuple(traced))
 
 
-def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_tree() -> None:
+def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_lines() -> None:
     """Lines were drawn from capsules that vote for none of those above, or an IndexError came."""
     found = dissect(SideBySide(), tiny("test"), label="mine")
     assert found.dynamics is not None
     assert [layer.name for layer in found.dynamics.layers] == ["low", "high"]
-    assert found.pictures == []
-    assert found.facts["trees"] == "not drawn, since the layers do not lead to each other"
+    titles = [picture.title for picture in found.pictures]
+    assert titles[0] == "One image and its tree: image 0"
+    assert "All images: mean couplings" not in titles
+    assert not found.pictures[0].figure.axes[1].collections
 
 
 class ReadOff(nn.Module):
@@ -409,11 +411,10 @@ class ReadOff(nn.Module):
 def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
     """It ended in a sentence on class_names, which nobody gave."""
     found = dissect(ReadOff(), tiny("test"), label="mine")
-    assert [picture.title for picture in found.pictures][1:] == [
-        "All images: mean couplings",
-        "All images: which capsules answer",
-    ]
-    assert found.trees is None
+    assert [picture.about for picture in found.pictures] == [
+        "tree", "tree", "life", "turn", "look", "look",
+    ]  # fmt: skip
+    assert found.keys is None
     words = [text.get_text() for axes in found.pictures[0].figure.axes for text in axes.texts]
     assert any(re.fullmatch(r"longest capsule in parts: \d+", text) for text in words)
     assert "parts" in words

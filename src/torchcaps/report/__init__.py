@@ -3,7 +3,7 @@
 from torchcaps._extras import needing
 
 with needing("matplotlib", room="report", extra="study"):
-    from torchcaps.report.page import Dissection, Picture, Trees, render
+    from torchcaps.report.page import Dissection, Picture, render
     from torchcaps.report.verdict import Sentence, verdict
 
-__all__ = ["Dissection", "Picture", "Sentence", "Trees", "render", "verdict"]
+__all__ = ["Dissection", "Picture", "Sentence", "render", "verdict"]

@@ -1,54 +1,85 @@
-"""One self-contained HTML file: verdict, then pictures, then numbers, then how it was made."""
+"""One self-contained HTML file: verdict, then a question at a time, then numbers, then how it was
+made."""
 
 import base64
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
+from urllib.parse import quote
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from torchcaps.analysis import Activity, Keys, RoutingDynamics
+from torchcaps.analysis import Activity, CausalUse, Fidelity, Invariance, Keys, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.analysis.result import Result
 from torchcaps.analysis.shares import Commonest, says_always, wilson
 from torchcaps.report.template import template
-from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, is_frozen, verdict
+from torchcaps.report.verdict import (
+    FROZEN,
+    HOLDS,
+    OWN,
+    PERFECT,
+    QUESTIONS,
+    WEAK,
+    About,
+    Sentence,
+    about_count,
+    about_truth,
+    about_turning,
+    about_use,
+    is_frozen,
+    verdict,
+)
 from torchcaps.viz import to_svg
+
+# What stays as it is in a data URI between quotes.
+SAFE = " /:=;,.()'<>!@*+{}-_"
+# Numbers that stand in a page as JSON; of many large networks they would fill it.
+MOST_BYTES = 500_000
+# Lines of a picture that look alike and follow each other.
+ALIKE = re.compile(r"(<path d='[^']*)(' [^>]*fill: none;[^>]*/>) ?<path d='([^']*)\2")
+DARK = (
+    "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(.9) hue-rotate(180deg) } "
+    "image { filter: invert(1) hue-rotate(180deg) } }</style></svg>"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure, what it shows in a line, what a blind reader is told, and what is true of it alone
-    and not of the same picture of other networks, which share its title."""
+    """A figure, the question that it answers, its title, which is that of the same picture of other
+    networks too, and what is true of it alone."""
 
+    about: About
     title: str
-    caption: str
-    alt: str
     figure: Figure
     note: str = ""
 
     @property
-    def source(self) -> str:
+    def source(self) -> Markup:
         """The figure as a data URI; inside an <img> the ids of two pictures cannot meet."""
-        svg = to_svg(self.figure).encode()
-        return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+        return Markup("data:image/svg+xml," + quote(_small(to_svg(self.figure)), safe=SAFE))
 
 
-@dataclasses.dataclass(frozen=True)
-class Trees:
-    """How many parse trees a network makes, with pictures; `zeros` is the share of its weights that
-    is zero, where some were pruned."""
-
-    keys: Keys
-    zeros: float | None
-    pictures: Sequence[Picture]
-
-    @property
-    def count(self) -> int:
-        return sum(row.keys for row in self.keys.classes)
+def _small(svg: str) -> str:
+    """Write an SVG shorter, with numbers of four digits and each bundle of lines as one path, and
+    let it turn dark where the page does, but for images in it."""
+    svg = svg[svg.index("<svg") :].replace('"', "'")
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"-opacity: (\d+\.\d+)", lambda m: f"-opacity: {float(m[1]):.2f}", svg)
+    svg = re.sub(r"-width: (\d+\.\d+)", lambda m: f"-width: {float(m[1]):.1f}", svg)
+    svg = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.4g}", svg)
+    svg = re.sub(r"<g id='[^']*'/?>", "<g>", re.sub(r"\s+", " ", svg))
+    # What is left of a line where only its marks are drawn.
+    svg = re.sub(r"<path d='M [\d.]+ [\d.]+ ' [^>]*/>", "", svg)
+    svg, joined = re.sub(r"<g> ?(<path [^>]*/>|<use [^>]*/>) ?</g>", r"\1", svg), 1
+    while joined:
+        svg, joined = ALIKE.subn(r"\1\3\2", svg)
+    return svg.replace("</svg>", DARK)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +100,16 @@ class Dissection:
     # What else was measured, by name.
     measured: Mapping[str, Result] = field(default_factory=dict)
     # None where the last layer has no parent for each class, or images show several objects.
-    trees: Trees | None = None
+    keys: Keys | None = None
+    # The share of its weights that is zero, where some were pruned.
+    zeros: float | None = None
+    # Of some of the images: as they turn, and with other couplings.
+    turned: Invariance | None = None
+    use: CausalUse | None = None
+    # What stands in place of its accuracy, where it is no network that could be wrong.
+    told: str | None = None
+    # What hiding a patch of the images that are shown does.
+    hidden: Sentence | None = None
     # The line that the accuracy has to beat; None where nobody says.
     commonest: Commonest | None = None
     # What the network says of every image, where that is always the same.
@@ -81,8 +121,8 @@ class Dissection:
     def numbers(self) -> dict[str, Any]:
         """Return everything measured, as JSON can hold it."""
         parts: dict[str, Result | None] = {"dynamics": self.dynamics, "activity": self.activity}
-        if self.trees is not None:
-            parts["keys"] = self.trees.keys
+        more = {"keys": self.keys, "turned": self.turned, "use": self.use}
+        parts |= {name: each for name, each in more.items() if each is not None}
         parts |= self.measured
         measured = {
             name: None if part is None else json.loads(part.to_json())
@@ -97,6 +137,24 @@ class Dissection:
             "classes": dict(self.classes),
             **measured,
         }
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """What the numbers say, question by question."""
+        fidelity = self.measured.get("fidelity")
+        more = [
+            about_turning(self.turned) if self.turned else None,
+            about_count(self.keys) if self.keys else None,
+            self.hidden,
+            about_use(self.use) if self.use else None,
+            about_truth(fidelity) if isinstance(fidelity, Fidelity) else None,
+        ]
+        return [*verdict(self.dynamics, self.activity), *(each for each in more if each)]
+
+    @property
+    def tree_count(self) -> int:
+        """How many trees were counted."""
+        return 0 if self.keys is None else sum(row.keys for row in self.keys.classes)
 
     @property
     def accuracy(self) -> float:
@@ -118,32 +176,36 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
 
     >>> page = render([dissect(model, test, label="mine")], title="Mine", provenance={})
     """
+    whole = json.dumps({each.label: each.numbers() for each in dissections})
+    short = json.loads(whole, parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    numbers = json.dumps(short).encode()
     return template("report.html").render(
         title=title,
-        dissections=[(each, verdict(each.dynamics, each.activity)) for each in dissections],
+        dissections=dissections,
         comparison=_comparison(dissections),
-        rows=_side_by_side([(each, each.pictures) for each in dissections]),
-        tree_rows=_side_by_side(
-            [(each, each.trees.pictures) for each in dissections if each.trees]
-        ),
+        questions=[
+            (about, question, _rows(dissections, about))
+            for about, question in QUESTIONS.items()
+            if any(each.about == about for one in dissections for each in one.sentences)
+        ],
+        numbers=base64.b64encode(numbers).decode() if len(numbers) <= MOST_BYTES else None,
         activity_columns=_columns(LayerActivity),
         dynamics_columns=_columns(LayerDynamics),
         is_frozen=is_frozen,
         says_always=says_always,
-        borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
+        borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT, "holds": HOLDS, "own": OWN},
         provenance=provenance,
     )
 
 
-def _side_by_side(
-    networks: Sequence[tuple[Dissection, Sequence[Picture]]],
+def _rows(
+    dissections: Sequence[Dissection], about: About
 ) -> list[list[tuple[Dissection, Picture]]]:
-    """Lay pictures out: one row a kind of picture, one picture a network that has it."""
-    most = max((len(pictures) for _, pictures in networks), default=0)
-    return [
-        [(each, pictures[k]) for each, pictures in networks if k < len(pictures)]
-        for k in range(most)
-    ]
+    """Lay the pictures of a question out: one row a kind of picture, one picture a network that has
+    it."""
+    own = [(each, [p for p in each.pictures if p.about == about]) for each in dissections]
+    most = max(len(pictures) for _, pictures in own)
+    return [[(each, ps[k]) for each, ps in own if k < len(ps)] for k in range(most)]
 
 
 def _columns(kind: type) -> list[tuple[str, str, str]]:
@@ -157,9 +219,10 @@ def _columns(kind: type) -> list[tuple[str, str, str]]:
 
 def _comparison(dissections: Sequence[Dissection]) -> str | None:
     """Compare two networks, without claiming more than one training run each can tell."""
-    if len(dissections) != 2:
+    networks = [each for each in dissections if each.told is None]
+    if len(networks) != 2:
         return None
-    first, second = dissections
+    first, second = networks
     if (first.classes, first.facts.get("images")) != (second.classes, second.facts.get("images")):
         return (
             f"{first.label} and {second.label} were shown different images, so their accuracies "
@@ -173,7 +236,7 @@ def _comparison(dissections: Sequence[Dissection]) -> str | None:
         if abs(gap) < 0.05
         else f"{first.label} is {how} here"
     )
-    one_answer = [each.label for each in dissections if each.constant is not None]
+    one_answer = [each.label for each in networks if each.constant is not None]
     if one_answer:
         are = "is" if len(one_answer) == 1 else "are"
         words += f", but {' and '.join(one_answer)} {are} constant"

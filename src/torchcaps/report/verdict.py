@@ -5,10 +5,18 @@ The borders below are ours: no paper gives any. They stand in the report beside 
 
 from typing import Literal, NamedTuple
 
-from torchcaps.analysis import Activity, LayerDynamics, RoutingDynamics
+from torchcaps.analysis import (
+    Activity,
+    CausalUse,
+    Fidelity,
+    Invariance,
+    Keys,
+    LayerDynamics,
+    RoutingDynamics,
+)
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
-FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
+FROZEN, WEAK, PERFECT = 0.05, 0.25, 0.9
 # Of an even share times the parents, which is one where couplings are shares of a child.
 ROUNDING = 1e-6
 # What float32 leaves of exactly one even share.
@@ -19,10 +27,29 @@ NO_FAVOURITE = 1.1
 ONE_PARENT = 0.9
 
 
+# The least correlation of lengths that hold, and the share of its bound from which entropy means
+# that nearly every image has a tree of its own.
+HOLDS, OWN = 0.9, 0.75
+# The turn, in degrees, of which the verdict speaks.
+TURN = 30
+
+About = Literal["tree", "choice", "life", "turn", "count", "look", "use", "truth"]
+QUESTIONS: dict[About, str] = {
+    "tree": "Does the tree depend on the image?",
+    "choice": "Does a capsule choose?",
+    "life": "Is anyone dead?",
+    "turn": "Does it hold when the image turns?",
+    "count": "How many trees are there?",
+    "look": "What did it look at?",
+    "use": "Does the network use its tree?",
+    "truth": "Is it the true tree?",
+}
+
+
 class Sentence(NamedTuple):
-    about: Literal["tree", "choice", "life"]
+    about: About
     text: str
-    is_good: bool = False  # for a parse tree
+    is_good: bool | None = False  # for a parse tree; None: neither good nor bad
 
 
 def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list[Sentence]:
@@ -169,3 +196,62 @@ def _life(activity: Activity) -> list[Sentence]:
     if not sentences:
         sentences = [Sentence("life", "No capsule is dead in any layer.", True)]
     return sentences
+
+
+def about_turning(found: Invariance) -> Sentence | None:
+    """Say how far the lengths of each layer hold as images turn."""
+    rows = [row for row in found.layers if row.change == f"rotation {TURN}°"]
+    held = sorted((row.pearson, row.name) for row in rows if row.pearson is not None)
+    if not held:
+        text = "No capsule changes its length from image to image."
+        return Sentence("turn", text) if rows else None
+    (low, lowest), (high, highest) = held[0], held[-1]
+    span = f"{low:.2f} in {lowest}" + (f" to {high:.2f} in {highest}" if len(held) > 1 else "")
+    return Sentence(
+        "turn",
+        f"Lengths {'hold' if low >= HOLDS else 'change'} when the image turns: after {TURN}° they "
+        f"correlate with those before by {span} (1 is unmoved).",
+        low >= HOLDS,
+    )
+
+
+def about_count(keys: Keys) -> Sentence:
+    """Say whether images share trees."""
+    count, used = sum(row.keys for row in keys.classes), sum(row.images > 0 for row in keys.classes)
+    trees = f"{count:,} tree{'' if count == 1 else 's'}, {keys.images:,} images"
+    bits = f"{trees}; {keys.entropy:.2f} bit of entropy, of at most {keys.bound:.2f}"
+    text = f"Images share trees ({bits})."
+    if count <= used:
+        text = f"Every class has one tree ({trees}): it says no more than the class."
+    elif keys.entropy >= OWN * keys.bound:
+        text = f"Nearly every image has a tree of its own ({bits})."
+    return Sentence("count", text, None)
+
+
+def about_use(use: CausalUse) -> Sentence | None:
+    """Say whether accuracy falls when every image gets the same tree."""
+    mean = next((row for row in reversed(use.couplings) if row.by == "mean"), None)
+    if mean is None:
+        return None
+    low, high = (100 * end for end in mean.interval)
+    return Sentence(
+        "use",
+        f"The network {'uses' if low > 0 else 'does not need'} its tree: with one tree for all "
+        f"images it loses {100 * mean.fall:.1f} points of accuracy (95 % interval {low:.1f} to "
+        f"{high:.1f}, {mean.images} images).",
+        low > 0,
+    )
+
+
+def about_truth(found: Fidelity) -> Sentence | None:
+    """Say whether couplings tell the parts of the whole from strays."""
+    if found.edges is None or found.edges_interval is None or found.undiscerning is None:
+        return None
+    good = found.edges_interval[0] > found.undiscerning
+    return Sentence(
+        "truth",
+        f"It is {'' if good else 'not '}the true tree: its edges score "
+        f"{round(found.edges, 2) + 0:.2f}, where 0 is chance, 1 the truth, and "
+        f"{found.undiscerning:.2f} what sends every part to the right class, strays too.",
+        good,
+    )

@@ -3,29 +3,42 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from torchcaps._paths import path_of, write_whole
 from torchcaps.analysis import (
-    Activity,
+    CausalUse,
+    Couplings,
+    Fidelity,
+    Keys,
     MeasureActivity,
     MeasureDynamics,
-    RoutingDynamics,
+    MeasureInvariance,
+    causal_use,
     join,
+    saliency,
 )
 from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.by_name import keep_for
+from torchcaps.analysis.causal import ALL
 from torchcaps.analysis.shares import commonest, constant_answer
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
-from torchcaps.report import Dissection, Picture, Trees, render
+from torchcaps.prune import sparsity
+from torchcaps.report import Dissection, Picture, Sentence, render
+from torchcaps.report.verdict import About
+from torchcaps.tasks.changes import rotation
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
 from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_classes, check_fit, check_image, open_trained
@@ -36,9 +49,26 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.frozen import freeze
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.types import Output, ScoresAre, Trace
-from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
-from torchcaps.viz.layered import leads_on
+from torchcaps.viz import (
+    draw_activity,
+    draw_backtracked,
+    draw_causal_use,
+    draw_couplings_histogram,
+    draw_grids,
+    draw_intervals,
+    draw_invariance,
+    draw_keys,
+    draw_mean_couplings,
+    draw_parse_tree,
+    draw_saliency,
+)
+from torchcaps.viz.layered import MOST_SHOWN, leads_on
 
+# Images that are turned and given other couplings, and images that are drawn.
+LOOKED, SHOWN = 200, 3
+# Rows and columns of the patches that are hidden.
+PATCHES = 6
+TURNS = {f"rotation {each}°": rotation(each) for each in (5, 15, 30, 60, 90, 135, 180)}
 # Few enough that the couplings of a thousand primary capsules fit in memory.
 BATCH = 100
 
@@ -57,8 +87,8 @@ def trace_images(
     >>> trace, right = tc.tasks.trace_images(model, test, count=200)
     """
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
-    trace, right, _ = _traced(model, images, index)
-    return trace, right
+    seen = list(_looked_at(model, images, index))
+    return join(each.out.trace for each in seen), sum(each.right for each in seen)
 
 
 class Seen(NamedTuple):
@@ -89,13 +119,6 @@ def _looked_at(
         named = named_classes(out, batch.labels, judged_by=images.judged_by).cpu()
         right = (named == present_classes(batch.labels.cpu(), named.shape[-1])).all(-1)
         yield Seen(out, with_parts(batch, parts, few), int(right.sum()), named.sum(0))
-
-
-def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
-    """Trace the images `index`; give how many of them are right, and their labels, too."""
-    seen = list(_looked_at(model, images, index))
-    labels = torch.cat([each.batch.labels for each in seen])
-    return join(each.out.trace for each in seen), sum(each.right for each in seen), labels
 
 
 def dissect(
@@ -138,30 +161,88 @@ def dissect(
             each.update(seen.out, seen.batch)
     names, all_labels = images.class_names, torch.cat(labels)
     shown = classes_shown(all_labels, names)
-    about = _about(model, images, shown, len(index))
-    pictures: list[Picture] = []
-    if _is_dense(trace) and not leads_on(trace):
-        about["trees"] = "not drawn, since the layers do not lead to each other"
-    elif _is_dense(trace):
-        pictures = [
-            _picture_of_tree(model, images, example, label),
-            *_pictures_of_all(dynamics.result(), activity.result(), label, len(index)),
-        ]
-    return Dissection(
+    found = Dissection(
         label=label,
-        facts={**about, **(facts or {})},
+        facts={**_about(model, images, shown, len(index)), **(facts or {})},
         right=right,
         images=len(index),
         classes=shown,
         dynamics=dynamics.result() if trace else None,
         activity=activity.result() if trace else None,
-        pictures=pictures,
+        pictures=(),
         measured={name: each.result() for name, each in more.items()},
-        trees=_with_graph(trees.result(model, names, label), model, images, example),
+        zeros=_zeros(model),
         commonest=commonest(all_labels, names),
         constant=constant_answer(torch.stack(named).sum(0), len(index), names),
         **_of_classes(scores, seen.out.scores_are, all_labels, images, index),
     )
+    # The sample may lack the images that are shown, so they are looked at for the pictures.
+    (seen,) = _looked_at(model, images, torch.arange(example, min(example + SHOWN, len(images))))
+    hidden, maps = _hidden(model, seen)
+    found = replace(found, hidden=hidden)
+    if trace:
+        few = index if len(index) <= LOOKED else sample_of(images, LOOKED)
+        turned = MeasureInvariance(partial(_traced_pixels, model), TURNS)
+        for each in _looked_at(model, images, few):
+            turned.update(each.out, each.batch)
+        found = replace(found, turned=turned.result(), use=_use(model, images, few))
+    counted = trees.result()
+    found = replace(found, keys=counted and counted[0])
+    pictures = [
+        *pictures_of(found, counted, seen, names, example=example),
+        Picture("look", f"Images {example} and after", draw_saliency(seen.batch.pixels, maps)),
+    ]
+    return replace(found, pictures=pictures)
+
+
+def _traced_pixels(model: nn.Module, pixels: Tensor) -> Output:
+    out: Output = model(pixels.to(device_of(model)), keep="last")
+    return out
+
+
+def _zeros(model: nn.Module) -> float | None:
+    try:
+        return sparsity(model).share or None
+    except TorchcapsError:
+        return None
+
+
+def _use(model: nn.Module, images: Images, index: Tensor) -> CausalUse | None:
+    """Say what the answers owe to the tree; nothing of a network that takes no other couplings."""
+    batch = images.batch(index)
+    try:
+        return causal_use(
+            model, batch.pixels.to(device_of(model)), batch.labels, layers=[ALL], batch_size=BATCH
+        )
+    except TorchcapsError:
+        return None
+
+
+@torch.no_grad()
+def _hidden(model: nn.Module, seen: Seen) -> tuple[Sentence, dict[str, Tensor]]:
+    """Hide one place of each image after another, and draw what the score of the answer loses; and
+    where couplings say that it comes from, if they lie on a grid."""
+    pixels, answers = seen.batch.pixels, seen.out.scores.argmax(-1).cpu()
+    size = pixels.shape[-2:]
+    rows, columns = (torch.linspace(0, side, PATCHES + 1).round().int().tolist() for side in size)
+    lost, others = torch.zeros(len(pixels), PATCHES, PATCHES), torch.zeros(len(pixels))
+    for y, x in product(range(PATCHES), range(PATCHES)):
+        covered = pixels.clone()
+        mean = pixels.mean((-2, -1), keepdim=True)
+        covered[..., rows[y] : rows[y + 1], columns[x] : columns[x + 1]] = mean
+        scores = _traced_pixels(model, covered).scores.cpu()
+        lost[:, y, x] = (seen.out.scores.cpu() - scores).gather(1, answers[:, None])[:, 0]
+        others += scores.argmax(-1) != answers
+    counts = ", ".join(f"{count:.0f}" for count in others.tolist())
+    text = f"Hide one of {PATCHES**2} patches: the answer changes at {counts} of them."
+    maps = {"hidden": interpolate(lost.clamp(min=0)[:, None], size=size)[:, 0]}
+    try:
+        n = seen.out.scores.shape[1]
+        whole = (rows[-1], columns[-1])
+        maps["couplings"] = saliency(seen.out.trace, answers, n_classes=n, size=whole)
+    except TorchcapsError:
+        text += " Its couplings cannot be shown in the image: the last ones lie on no grid."
+    return Sentence("look", text, None), maps
 
 
 def _of_classes(
@@ -189,11 +270,6 @@ def _about(
     }
 
 
-def _is_dense(trace: Trace) -> bool:
-    """Say whether there are layers, and none has windows, of which no picture is drawn."""
-    return bool(trace) and all(layer.window is None for layer in trace)
-
-
 def _check_shown(images: Images, example: int) -> None:
     if not hasattr(images, "class_names"):
         raise TorchcapsError(
@@ -202,62 +278,57 @@ def _check_shown(images: Images, example: int) -> None:
     check_image("example", example, images)
 
 
-def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str) -> Picture:
-    # The sample may lack this image, so its trace is made for the picture.
-    trace, _, labels = _traced(model, images, torch.tensor([example]))
-    names = images.class_names
-    # Capsules of the last layer are classes where there is one for each.
-    parents = trace[-1].routed.parents.pose.shape[-2]
-    truth = " and ".join(names[each] for each in labels[0].view(-1).unique().tolist())
-    pixels = images.batch(torch.tensor([example])).pixels[0]
-    return Picture(
-        f"One image and its tree: image {example}",
-        "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would have "
-        "one dark line upwards.",
-        f"Couplings of {label} for one image of class {truth}, layer by layer.",
-        draw_parse_tree(trace, pixels, class_names=names if parents == len(names) else ()),
-        f"class {truth}",
-    )
-
-
-def _with_graph(
-    trees: Trees | None, model: nn.Module, images: Images, example: int
-) -> Trees | None:
-    """Add the tree of one image, where all layers are dense and each leads to the next."""
-    if trees is None:
-        return None
-    (seen,) = _looked_at(model, images, torch.tensor([example]))
-    trace, predicted = seen.out.trace, int(seen.out.scores[0].argmax())
-    if not _is_dense(trace) or not is_chain(trace):
-        return trees
-    picture = Picture(
-        f"What leads to the answer: image {example}",
-        "Capsules from which couplings stronger than an even split lead up to the predicted class; "
-        "all others are left out.",
-        f"The tree that leads to the class predicted for image {example}.",
-        draw_backtracked(trace, predicted=predicted, class_names=images.class_names),
-    )
-    return replace(trees, pictures=[*trees.pictures, picture])
-
-
-def _pictures_of_all(
-    dynamics: RoutingDynamics, activity: Activity, label: str, count: int
+def pictures_of(
+    found: Dissection,
+    trees: tuple[Keys, Couplings] | None,
+    seen: Seen,
+    names: Sequence[str],
+    *,
+    example: int,
+    **more: Any,
 ) -> list[Picture]:
-    return [
-        Picture(
-            "All images: mean couplings",
-            "Lines are warm where a coupling changes from image to image, cold where it stays. "
-            "Ticks on the bars are one standard deviation; red crosses are dead capsules.",
-            f"Mean couplings and lengths of {label} over {count} images.",
-            draw_mean_couplings(dynamics, activity),
-        ),
-        Picture(
-            "All images: which capsules answer",
-            "One mark a capsule. Right of the dashed line it counts as active.",
-            f"Mean length of every capsule of {label}, layer by layer.",
-            draw_activity(activity),
-        ),
-    ]
+    """Draw what was measured, and the tree of the first image that is seen, with `more` for it."""
+    trace, activity, dynamics = seen.out.trace, found.activity, found.dynamics
+    if activity is None or dynamics is None:
+        return []
+    pictures = []
+
+    def add(about: About, title: str, figure: Figure, note: str = "") -> None:
+        pictures.append(Picture(about, title, figure, note))
+
+    # Capsules of the last layer are classes where there is one for each.
+    named = tuple(names) if activity.layers[-1].n == len(names) else ()
+    is_dense = all(layer.window is None for layer in trace) and leads_on(trace)
+    grid = trace[0].child_grid or (1, 1, 1)
+    is_map = grid[0] * grid[1] > 1 and activity.layers[0].n > MOST_SHOWN
+    draw = draw_parse_tree if is_dense and not is_map else draw_grids
+    truth = " and ".join(names[each] for each in seen.batch.labels[0].view(-1).unique().tolist())
+    title = f"One image and its tree: image {example}"
+    tree = draw(trace, seen.batch.pixels[0], class_names=named, **more)
+    add("tree", title, tree, f"class {truth}")
+    if is_dense:
+        add("tree", "All images: mean couplings", draw_mean_couplings(dynamics, activity))
+    if trees is not None:
+        histogram = draw_couplings_histogram((found.label, trees[1]))
+        add("choice", "Couplings of all images", histogram)
+        add("count", "Trees of each predicted class", draw_keys(trees[0], class_names=names))
+    add("life", "Lengths of all capsules", draw_activity(activity))
+    if found.turned is not None:
+        add("turn", "Lengths before and after a turn", draw_invariance(found.turned))
+    if draw is draw_parse_tree and is_chain(trace):
+        title = f"What leads to the answer: image {example}"
+        add("look", title, draw_backtracked(trace, class_names=named))
+    if found.use is not None:
+        add("use", "Accuracy with other couplings", draw_causal_use(found.use))
+    fidelity = found.measured.get("fidelity")
+    if isinstance(fidelity, Fidelity) and fidelity.edges is not None:
+        ends = fidelity.edges_interval or (None, None)
+        rows = [("edges of its tree", fidelity.edges, *ends, ())]
+        line = (fidelity.undiscerning or 0, "every part, strays too, to the class")
+        label, span = "0 is chance, 1 the true tree", (-0.1, 1.05)
+        figure = draw_intervals(rows, label=label, line=line, note="", span=span)
+        add("truth", "Edges against the true tree", figure)
+    return pictures
 
 
 def page_at(path: str | os.PathLike[str]) -> Path:

@@ -1,16 +1,8 @@
-"""The part of a dissection that counts parse trees: keys, couplings, and their pictures."""
+"""The part of a dissection that counts parse trees: keys and couplings."""
 
-from collections.abc import Sequence
-
-from torch import nn
-
-from torchcaps.analysis import MeasureCouplings, MeasureKeys
+from torchcaps.analysis import Couplings, Keys, MeasureCouplings, MeasureKeys
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.trace import parents_are_classes
-from torchcaps.errors import TorchcapsError
-from torchcaps.prune import sparsity
-from torchcaps.report import Picture, Trees
-from torchcaps.viz import draw_couplings_histogram, draw_keys
 
 
 class MeasureTrees:
@@ -28,32 +20,5 @@ class MeasureTrees:
             self._couplings.update(out, batch)
             self._seen = True
 
-    def result(self, model: nn.Module, class_names: Sequence[str], label: str) -> Trees | None:
-        """Give what was counted, with two pictures."""
-        if not self._seen:
-            return None
-        keys, couplings = self._keys.result(), self._couplings.result()
-        pictures = [
-            Picture(
-                "Trees of each predicted class",
-                "A long blue bar: many trees, and hardly two images share one. No bar: one tree.",
-                f"Entropy and number of the parse trees of {label}, class by class.",
-                draw_keys(keys, class_names=class_names),
-            ),
-            Picture(
-                "How couplings are distributed",
-                "Couplings that all lie at one value choose nothing; a tree has many near 0 and "
-                "few near 1.",
-                f"Histograms of the couplings of {label}, layer by layer.",
-                draw_couplings_histogram((label, couplings)),
-            ),
-        ]
-        return Trees(keys, _zeros(model), pictures)
-
-
-def _zeros(model: nn.Module) -> float | None:
-    try:
-        share = sparsity(model).share
-    except TorchcapsError:
-        return None
-    return share or None
+    def result(self) -> tuple[Keys, Couplings] | None:
+        return (self._keys.result(), self._couplings.result()) if self._seen else None
