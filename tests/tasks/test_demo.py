@@ -26,7 +26,7 @@ def _tiny() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DEMO, "EPOCHS", 1)
         patch.setitem(SIZES, "train", 40)
-        patch.setitem(SIZES, "test", 12)
+        patch.setitem(SIZES, "test", 48)
         yield
 
 
@@ -43,11 +43,13 @@ def test_both_twins_are_trained_and_meet_on_one_page(folder: Path) -> None:
         run = Run(folder / routing)
         assert run.recipe.options == {"routing": routing, "init": "balanced"}
         assert (run.recipe.seed, run.recipe.epochs, run.recipe.data) == (4, 1, "part-whole")
-        assert run.result()["test_images"] == 12
+        assert run.result()["test_images"] == 48
     page = (folder / "report.html").read_text()
     assert "Is there a parse tree inside?" in page
-    assert page.index("Dynamic routing") < page.index("Uniform twin")
-    assert "12 of 12 of part-whole (" in page
+    names = [page.index(name) for name in ("The true tree", "Dynamic routing", "Uniform twin")]
+    assert names == sorted(names)
+    assert "It is the true tree: its edges score 1.00" in page
+    assert "48 of 48 of part-whole (" in page
 
 
 def test_twins_differ_in_routing_and_share_every_weight_up_to_its_size_at_birth() -> None:

@@ -56,12 +56,12 @@ MEASUREMENTS: dict[str, Make] = {
     **{name: _alone(kind) for name, kind in TRACE_MEASUREMENTS.items()},
     "causal-use": lambda plain, traced, model: MeasureCausalUse(model),
     "compactness": lambda plain, traced, model: MeasureCompactness(plain, compactness_factors()),
-    "fidelity": lambda plain, traced, model: MeasureFidelity(_parts),
+    "fidelity": lambda plain, traced, model: MeasureFidelity(of_parts),
     "fixed-point": _alone(MeasureFixedPoint),
     "invariance": lambda plain, traced, model: MeasureInvariance(traced, invariance_changes()),
     "perturbation": lambda plain, traced, model: _perturbation(decoder_of(model)),
     "robustness": lambda plain, traced, model: MeasureRobustness(plain, robustness_changes()),
-    "selectivity": lambda plain, traced, model: MeasureSelectivity(_parts),
+    "selectivity": lambda plain, traced, model: MeasureSelectivity(of_parts),
     "separation": lambda plain, traced, model: MeasureSeparation(decoder_of(model).seen),
 }
 # Those that compare capsules with the parts that images show.
@@ -76,7 +76,7 @@ class Shown(NamedTuple):
     shown: Tensor  # int [b, parts]
 
 
-def _parts(batch: Any) -> Tensor:
+def of_parts(batch: Any) -> Tensor:
     shown: Tensor = batch.shown
     return shown
 
@@ -139,7 +139,7 @@ def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
     return shown_parts(truth)
 
 
-def with_parts(batch: Batch, parts: Tensor | None, index: Tensor) -> Batch | Shown:
+def with_parts(batch: Batch, parts: Tensor | None, index: Tensor | slice) -> Batch | Shown:
     """Give the batch of the images `index`, with what `parts_shown` says of them."""
     return batch if parts is None else Shown(batch.pixels, batch.labels, parts[index])
 
