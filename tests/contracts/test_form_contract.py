@@ -32,7 +32,7 @@ from torchcaps.ops.fused import tiles, window_sums
 from torchcaps.types import Window
 
 SHARED = list(product(("none", "type", "all"), ("vector", "matrix")))
-# Children and parents of one size and of two, folded or made.
+# Children and parents of one size and of two.
 SIZES = {
     "fused": [{}, {}, {}, {"d_out": 7}, {"d_out": 4}, {"d_out": 7}, {"n_in": 12}],
     "native": [{"batch": (5,), "d_in": d_in, "n_out": 5} for d_in in (4, 9, 16, 9, 16)],

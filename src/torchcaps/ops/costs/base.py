@@ -8,8 +8,6 @@ time. Counted are, as `torch.utils.flop_counter` counts,
     uniform iteration, which is cheaper by as much
     the products that make gradients of weights and of poses of them, as many for each
     2 b i j d for every Σ_i c_ij û_ij and every ⟨û_ij, v_j⟩, products in the plain op
-    where votes are not made but folded (`ops.fused.agreement`), as many for each of the two, and
-    2 b i j k where children are multiplied number by number
 
 and not squares, exponentials or the moments of EM routing, which the plain op does not count.
 

@@ -7,36 +7,21 @@ from torchcaps.ops.fused.loop import Given, visits
 from torchcaps.ops.operators import Asked
 
 
-class Folding(NamedTuple):
-    """Of tiles that fold parents onto children (`ops.fused.agreement`)."""
-
-    products: int
-    agreement: int  # one multiply-add a number of the children of all parents
-
-
 class Mixing(NamedTuple):
     """What sums over children take."""
 
     products: int  # of making all votes
     agreement: int  # of one multiply-add for each of their numbers
     total: int  # of the sum of all votes
-    folding: Folding | None = None
 
     def asked(self, times: int) -> int:
         """Some questions to the votes: what they agree with, or their weighed sum."""
-        if self.folding is not None:
-            return times * sum(self.folding)
         return self.products + times * self.agreement
 
-    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
-        """A gradient of some terms, from votes to poses and weights; `known` where children have
-        been weighed by one of the terms."""
-        made = needs[0] + needs[1]
-        if self.folding is not None:
-            met = needs[1] * (terms - known) + needs[0] * terms
-            return made * terms * self.folding.products + met * self.folding.agreement
+    def handed_on(self, terms: int, needs: Sequence[bool]) -> int:
+        """A gradient of some terms, from votes to poses and weights."""
         some = any(needs[:4]) and terms > 0
-        return some * (terms * self.agreement + made * self.products)
+        return some * (terms * self.agreement + (needs[0] + needs[1]) * self.products)
 
 
 def forward(given: Given, mixing: Mixing) -> int:
@@ -68,6 +53,5 @@ def backward(asked: Asked[Given], mixing: Mixing) -> int:
         elif visit.goes_on:
             asks_h = visit.has_sum and (visit.to_logits or visit.to_added)
             flops += mixing.asked(visit.has_query + asks_h + visit.to_query)
-            terms = visit.mixes + visit.agrees
-            flops += mixing.handed_on(terms, needs, visit.to_query and visit.agrees)
+            flops += mixing.handed_on(visit.mixes + visit.agrees, needs)
     return flops

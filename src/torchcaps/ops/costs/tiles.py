@@ -5,10 +5,9 @@ tiles: of votes, or where only their sum is asked for, of children and of weight
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torchcaps.ops.costs import distance as distance_flops
@@ -16,25 +15,21 @@ from torchcaps.ops.costs import em as em_flops
 from torchcaps.ops.costs import loop
 from torchcaps.ops.costs.base import register, sizes_of
 from torchcaps.ops.fused import distance, em, likely, mixing
-from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.tiles import TILE_BYTES, MadeOf, Tile, TiledVotes, size_of
-from torchcaps.types import VoteMap
 
 __all__: list[str] = []
 
 
-def _on_meta(
-    made_of: MadeOf, tiled: Callable[[VoteMap, torch.dtype], TiledVotes] = TiledVotes
-) -> TiledVotes:
+def _on_meta(made_of: MadeOf) -> TiledVotes:
     """Where tiles are laid out and nothing is copied."""
     moved: Any = (x.to("meta") if isinstance(x, Tensor) else x for x in made_of)
-    return tiled(MadeOf(*moved).vote_map, made_of.dtype)
+    return TiledVotes(MadeOf(*moved).vote_map, made_of.dtype)
 
 
 def _mixing(made_of: MadeOf) -> loop.Mixing:
-    size, votes = sizes_of(made_of), _on_meta(made_of, tiled)
+    size, votes = sizes_of(made_of), _on_meta(made_of)
     if not size.products:
         return loop.Mixing(0, 0, 0)
 
@@ -46,19 +41,15 @@ def _mixing(made_of: MadeOf) -> loop.Mixing:
     lanes = next(votes.lanes())
     # Through windows by a convolution.
     total = size.products if made_of.window else products(votes.wide_tiles(lanes))
-    folding = None
-    if folds(votes):
-        met = size.agreement // votes.d_out * votes.d_in
-        folding = loop.Folding(products(votes.tiles(lanes)), met)
-    return loop.Mixing(size.products, size.agreement, total, folding)
+    return loop.Mixing(size.products, size.agreement, total)
 
 
 def _of_loop(given: Looped, backward: bool) -> int:
-    size, votes = sizes_of(given.made_of), _on_meta(given.made_of, tiled)
+    size, votes = sizes_of(given.made_of), _on_meta(given.made_of)
     if loop.is_uniform(given):
         tiles = min(size.children, TILE_BYTES) + min(size.weight, TILE_BYTES)
     else:
-        tiles = _tiles(votes, 3 + backward) // (1 + folds(votes))
+        tiles = _tiles(votes, 3 + backward)
     return _held(given.made_of, backward, tiles + 2 * given.loop.iterations * size.parents)
 
 
@@ -94,7 +85,7 @@ def _tiles(votes: TiledVotes, held: int) -> int:
     for lanes in votes.lanes():
         for tile in votes.tiles(lanes):
             pairs = math.prod(votes.couplings_shape(tile))
-            return held * pairs * votes.pair * votes.dtype.itemsize
+            return held * pairs * votes.d_out * votes.dtype.itemsize
     return 0
 
 

@@ -1,8 +1,7 @@
 """Sums over the children of a vote map, a tile of votes at a time, and their gradients; the
 equations are those of `ops.fused.loop`.
 
-A tile is made, or where children are smaller than votes only its dot products and sums are
-(`ops.fused.agreement`). The sum of all votes is one product, or through windows one convolution.
+The sum of all votes is one product, or through windows one convolution.
 """
 
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile, tiled
 from torchcaps.ops.fused.loop import Given, Mixed, Visit, visits
+from torchcaps.ops.fused.made_tile import MadeTile
 from torchcaps.ops.fused.tiles import (
     Lanes,
     Tile,
@@ -47,7 +46,7 @@ class TiledMixing:
 
     @cached_property
     def votes(self) -> TiledVotes:
-        return tiled(self.vote_map, self.dtype)
+        return TiledVotes(self.vote_map, self.dtype)
 
     @cached_property
     def found(self) -> VoteGradients:
@@ -68,7 +67,7 @@ class TiledMixing:
         for lanes in votes.lanes():
             q, s = self._lanes(query, lanes), votes.parents(lanes)
             for tile in votes.tiles(lanes):
-                part = agreement_tile(votes, tile)
+                part = MadeTile(votes, tile)
                 _, c = self._couplings(tile, part, q, adds)
                 if record is not None:
                     there = votes.of_couplings(record.transpose(0, 1), tile)
@@ -99,7 +98,7 @@ class TiledMixing:
             q, gamma = self._lanes(query, lanes), self._lanes(of_sum, lanes)
             of_q = votes.parents(lanes) if visit.to_query else None
             for tile in votes.tiles(lanes):
-                part = agreement_tile(votes, tile)
+                part = MadeTile(votes, tile)
                 soft, c = self._couplings(tile, part, q, visit.adds)
                 of_b = self._of_logits(visit, tile, part, soft, gamma, of_coupling)
                 if of_q is not None and of_b is not None:
@@ -123,7 +122,7 @@ class TiledMixing:
         return [*of_votes, self.of_prior, self.of_added]
 
     def _couplings(
-        self, tile: Tile, part: AgreementTile, query: Tensor | None, adds: bool
+        self, tile: Tile, part: MadeTile, query: Tensor | None, adds: bool
     ) -> tuple[Tensor | None, Tensor]:
         """Return the softmax of a tile, where there is one, and c with what is added, [t, j, p,
         b]."""
@@ -155,7 +154,7 @@ class TiledMixing:
         self,
         visit: Visit,
         tile: Tile,
-        part: AgreementTile,
+        part: MadeTile,
         soft: Tensor | None,
         gamma: Tensor | None,
         of_coupling: Tensor | None,

@@ -199,8 +199,6 @@ class TiledVotes:
             self.child_id = self.window.child_id(pose.device)
             self.n_windows, self.n_in = self.child_id.shape
         self.positions = self.n_in // self.types
-        # How many numbers a tile has for a child, parent and lane, and children at least.
-        self.pair, self.least = self.d_out, CHILDREN
         # [child, d, batch]
         flat = pose.reshape(self.n_batch, self.n_children * self.d_in).to(dtype)
         self.children = flat.t().contiguous().view(self.n_children, self.d_in, self.n_batch)
@@ -216,7 +214,7 @@ class TiledVotes:
 
     def lanes(self) -> Iterator[Lanes]:
         """Give all lanes, in parts that let a tile hold some children."""
-        most = max(1, TILE_BYTES // (self.least * self._pair_bytes))
+        most = max(1, TILE_BYTES // (CHILDREN * self._pair_bytes))
         in_batch = min(self.n_batch, most)
         for windows in _parts(self.n_windows, max(1, most // max(1, in_batch))):
             for batch in _parts(self.n_batch, in_batch):
@@ -328,7 +326,7 @@ class TiledVotes:
     @property
     def _pair_bytes(self) -> int:
         """Count the bytes of one child and lane, to all parents."""
-        return self.n_out * self.pair * self.dtype.itemsize
+        return self.n_out * self.d_out * self.dtype.itemsize
 
     @property
     def _inner(self) -> tuple[int, int, int]:
@@ -382,14 +380,6 @@ class VoteGradients:
         if self.coordinates is not None:
             part = gradient.sum((1, 4)).permute(2, 0, 1)
             self.coordinates[tile.positions, tile.types] += part
-
-    def add_folded(self, tile: Tile, amounts: Tensor, parents: Tensor) -> None:
-        """Add the gradient of weights alone: x_j [j, d, b] times Σ a_ij u_i [j, t k, b]."""
-        assert self.weight is not None
-        block = self.weight[tile.types].flatten(0, 1)
-        by_parent = torch.unflatten(block, -1, (self.tiled.n_out, -1)).transpose(0, 1)
-        # Not baddbmm: where parents do not lie as it likes, it multiplies them one by one.
-        by_parent += torch.bmm(amounts, parents.transpose(1, 2))
 
     def add_to_total(self, lanes: Lanes, gradient: Tensor) -> None:
         """Add the gradient of Σ_i û_ij, [j, d, b]."""
