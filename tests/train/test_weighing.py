@@ -14,7 +14,7 @@ from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.study import compare
 from torchcaps.study.own import own_study
-from torchcaps.tasks import evaluate_file, rate_test
+from torchcaps.tasks import evaluate_file
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.tasks.examination.doctor import examine
 from torchcaps.train import Run, Training, fit, loss_of, make_recipe
@@ -232,10 +232,9 @@ def test_epochs_are_trained_and_validated_by_the_weighed_loss(runs, tmp_path):
     assert run.metrics()[-1]["validation_loss"] == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_a_rate_is_tried_and_a_network_examined_by_the_same_loss():
+def test_a_network_is_examined_by_the_same_loss():
     for fields in FIELDS.values():
         one = recipe(**fields)
-        assert len(rate_test(one, steps=10).rates) > 1
         network = initial_model(one, uneven("train"))
         found = examine(
             network,
