@@ -356,6 +356,22 @@ def test_p_is_corrected_for_as_many_pairs_as_there_are() -> None:
     assert "n0 is constant in fold 2: it says 'a' always." in found.words()
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        # 10, 11 and 12 points ahead: 11 ± 4.303 · 1 · (5/6)^½, and p of t = 12.05 with 2 degrees.
+        ([0.60, 0.71, 0.82], "n0 is ahead: +11.0 points [+7.1, +14.9], p = 0.007."),
+        ([0.40, 0.49, 0.58], "n1 is ahead: -11.0 points [-14.9, -7.1], p = 0.007."),
+        ([0.60, 0.60, 0.72], "neither n0 nor n1 is shown to be ahead: +4.0 points [-1"),
+    ],
+)
+def test_who_is_ahead_is_said_where_it_is_more_than_chance(first, said, monkeypatch) -> None:
+    values = [first, [0.5, 0.6, 0.7]]
+    monkeypatch.setattr(CrossValidation, "by_fold", lambda self, of: values[of is self.judged[1]])
+    found = drawn([0] * 12, [0, 0, 0, 0, 1, 2] * 2).words()[-1]
+    assert found.startswith(f"By balanced accuracy over the folds {said}")
+
+
 def test_a_fold_without_a_class_has_no_test_over_folds() -> None:
     found = drawn([0, 0, 0, 0, 1, 2] * 2, [0] * 12)
     gone = replace(found.plan, fold_of=np.array([0] * 6 + [1, 1, 1, 1, 1, 0]))

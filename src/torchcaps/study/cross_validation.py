@@ -30,7 +30,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.study.comparison import duration, labels_of
 from torchcaps.study.cost import hours_on_two_cores
-from torchcaps.study.paired import Paired, delong, holm, mcnemar, over_folds
+from torchcaps.study.paired import delong, holm, mcnemar, over_folds
 from torchcaps.study.twin import of_network, parameters_of, plain_twin
 from torchcaps.tasks import estimate, evaluate
 from torchcaps.tasks.evaluation import Evaluation
@@ -112,8 +112,7 @@ class Plan:
     def text(self) -> str:
         """Say the same for people, and what all of it takes."""
         numbers, folds = self.numbers(), len(self.tests)
-        hours = folds * sum(row["hours"] for row in numbers["costs"])
-        took = duration(3600 * hours)
+        took = duration(3600 * folds * sum(row["hours"] for row in numbers["costs"]))
         total = f"{folds * len(self.networks)} runs take about {took} on two cores"
         tables = [
             ["", *aligned({key: [str(row[key]) for row in rows] for key in rows[0]})]
@@ -152,9 +151,8 @@ class CrossValidation:
                 delong(outs[0], outs[1], one.labels, one.groups),
                 mcnemar(one.right, two.right, one.groups),
             )
-            rows.append(
-                {"networks": (first.label, second.label), **dict(zip(TESTS, found, strict=True))}
-            )
+            labels = {"networks": (first.label, second.label)}
+            rows.append(labels | dict(zip(TESTS, found, strict=True)))
         for test in TESTS:
             for row, p in zip(rows, holm([row[test].p for row in rows]), strict=True):
                 row[test] = {**row[test]._asdict(), "p_corrected": p}
@@ -183,10 +181,8 @@ class CrossValidation:
             *([kind.words, *(x[k].cell() for x in measured)] for k, kind in MEASURES.items()),
             [f"accuracy, to beat {line.share:.1%}", *(f"{x.accuracy:.1%}" for x in self.judged)],
         ]
-        drawn = "of images" if self.judged[0].groups is None else "of whole groups"
-        notes = [
-            f"in brackets: 95 % intervals, {drawn} drawn anew; that trainings vary is not in it"
-        ]
+        over = "images" if self.judged[0].groups is None else "groups of images"
+        notes = [f"in brackets: 95 % intervals over {over}; trainings vary over the folds alone"]
         for row in compared:
             notes += ["", " less ".join(row["networks"])]
             tests = [(*names, _said(row[test])) for test, names in TESTS.items()]
@@ -203,22 +199,20 @@ class CrossValidation:
         said = [f"To beat: {beat} of {line.share:.1%} and a balanced one of {least:.1%}."]
         for (label, *_), found in zip(self.plan.networks, self.judged, strict=True):
             measure, more = found.measures.macro["balanced_accuracy"], found.accuracy - line.share
-            ahead = (
-                "is" if measure.interval and measure.interval[0] > least else "is not shown to be"
-            )
+            known = "" if measure.interval and measure.interval[0] > least else "not shown to be "
             said.append(
-                f"{label} {ahead} better than that: its balanced accuracy is {measure.cell()}, its "
-                f"accuracy {100 * more:+.1f} points from {line.share:.1%}."
+                f"{label} is {known}better than that: its balanced accuracy is {measure.cell()}, "
+                f"its accuracy {100 * more:+.1f} points from {line.share:.1%}."
             )
             for fold, at in enumerate(self.plan.tests, 1):
                 if answer := constant_answer(found.said[at].sum(0), len(at), names):
                     said.append(f"{label} is constant in fold {fold}: it says {answer!r} always.")
         for row in self.comparisons():
             test, (one, two) = row["balanced_accuracy"], row["networks"]
-            ahead = one if (test["difference"] or 0) > 0 else two
+            who = f"{one if (test['difference'] or 0) > 0 else two} is"
             if test["p_corrected"] is None or test["p_corrected"] >= SURE:
-                ahead = f"neither {one} nor {two} is shown to be"
-            said.append(f"By balanced accuracy over the folds {ahead} ahead: {_said(test)}.")
+                who = f"neither {one} nor {two} is shown to be"
+            said.append(f"By balanced accuracy over the folds {who} ahead: {_said(test)}.")
         return said
 
     def write(self, out: Path) -> None:
@@ -337,17 +331,13 @@ def _joined(parts: Sequence[Evaluation], plan: Plan) -> Evaluation:
 
 def _said(test: dict[str, Any]) -> str:
     """Say what a test found."""
-    found = Paired(**{name: test[name] for name in Paired._fields})
-    if found.difference is None:
-        return f"no test, because {found.why}"
-    said = f"{100 * found.difference:+.1f} points"
-    if found.interval is not None:
-        said += " [{:+.1f}, {:+.1f}]".format(*(100 * end for end in found.interval))
-    if found.alone is not None:
-        said += " (right alone: {:,} and {:,})".format(*found.alone)
-    p = test["p_corrected"]
-    return f"{said}, " + (
-        f"no p, because {found.why}"
-        if p is None
-        else f"p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
-    )
+    if test["difference"] is None:
+        return f"no test, because {test['why']}"
+    said, p = f"{100 * test['difference']:+.1f} points", test["p_corrected"]
+    if test["interval"] is not None:
+        said += " [{:+.1f}, {:+.1f}]".format(*(100 * end for end in test["interval"]))
+    if test["alone"] is not None:
+        said += " (right alone: {:,} and {:,})".format(*test["alone"])
+    if p is None:
+        return f"{said}, no p, because {test['why']}"
+    return f"{said}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"

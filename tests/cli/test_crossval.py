@@ -1,0 +1,66 @@
+"""`torchcaps crossval`, as somebody types it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cli.command_line import Call, assert_one_sentence
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """Two pictures of each patient, three in four of one class."""
+    root, rng = tmp_path_factory.mktemp("data") / "skin", np.random.default_rng(0)
+    for patient in range(16):
+        folder = root / ("mole", "melanoma")[patient % 4 == 0]
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in range(2):
+            pixels = rng.integers(0, 255, (16, 16), np.uint8)
+            Image.fromarray(pixels).save(folder / f"p{patient:02}_{picture}.png")
+    return root
+
+
+LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1]
+LINE += ["--option", "decoder=false", "--set", "batch_size=16"]
+
+
+def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Call) -> None:
+    done = call(*LINE, "--root", root, "--out", tmp_path / "cv")
+    assert done.code == 0, done.err
+    assert "skin: 32 images, 16 groups, 2 folds; no fold parts a group" in done.out
+    assert "efficient_capsnet less efficient_convnet" in done.out
+    assert "To beat: always saying 'mole' has an accuracy of 75.0%" in done.out
+    again = call(*LINE, "--root", root, "--out", tmp_path / "cv", "--json")
+    written = json.loads((tmp_path / "cv" / "crossval.json").read_text())
+    assert json.loads(again.out) == written
+    # The run of a fold is a run.
+    alone = call("eval", tmp_path / "cv" / "2-efficient_convnet-fold-1-of-2", "--json")
+    assert json.loads(alone.out)["images"] == written["folds"][0]["images"]
+
+
+def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:
+    line = [*LINE, "--root", root, "--out", tmp_path / "cv", "--dry-run", "--against", "none"]
+    done = call(*line)
+    assert "2 runs take about" in done.out
+    assert "efficient_convnet" not in done.out
+    assert not (tmp_path / "cv").exists()
+    assert json.loads(call(*line, "--json").out)["folds"][0]["groups"] == 8
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--folds", 5], "because class 'melanoma' has 4 groups; take fewer folds"),
+        (["--against", "resnet"], "model: 'resnet' is unknown; did you mean 'resnet18'?"),
+        (["--data", "mnist", "--groups", "none"], "cross-validation parts a folder of pictures"),
+        (["--set", "fold=[1,2]"], "fold has no place in cross-validation"),
+        (["--groups", "x"], "groups='x' finds no group in the path of 32 of 32 pictures"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(root, tmp_path, call: Call, more, said) -> None:
+    done = call(*LINE, "--root", root, "--out", tmp_path / "cv", *more)
+    assert_one_sentence(done, said)
+    assert not (tmp_path / "cv").exists()
