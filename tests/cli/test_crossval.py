@@ -44,7 +44,7 @@ def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Ca
 def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:
     line = [*LINE, "--root", root, "--out", tmp_path / "cv", "--dry-run", "--against", "none"]
     done = call(*line)
-    assert "2 runs take about" in done.out
+    assert "the steps of 2 runs take about" in done.out
     assert "efficient_convnet" not in done.out
     assert not (tmp_path / "cv").exists()
     assert json.loads(call(*line, "--json").out)["folds"][0]["groups"] == 8
@@ -53,7 +53,7 @@ def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--folds", 5], "because class 'melanoma' has 4 groups; take fewer folds"),
+        (["--folds", 5], "because 4 of its 16 groups show class 'melanoma'; take fewer"),
         (["--against", "resnet"], "model: 'resnet' is unknown; did you mean 'resnet18'?"),
         (["--data", "mnist", "--groups", "none"], "cross-validation parts a folder of pictures"),
         (["--set", "fold=[1,2]"], "fold has no place in cross-validation"),

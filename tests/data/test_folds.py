@@ -44,16 +44,16 @@ def test_the_seed_draws_them(groups) -> None:
 def test_what_cannot_be_folded_is_told() -> None:
     few = images([0, 0, 0, 0, 1, 1], ["a", "a", "b", "b", "c", "c"])
     assert text_of(lambda: folds(few, 2)) == (
-        "mine cannot be parted into 2 folds that all test every class, because class 'b' "
-        "has 1 group; take fewer folds, or add groups."
+        "mine cannot be parted into 2 folds that all test every class, because 1 of its 3 groups "
+        "show class 'b'; take fewer folds, or add groups."
     )
     assert text_of(lambda: folds(replace(few, labels=torch.tensor([0, 1] * 3)), 4)) == (
-        "mine cannot be parted into 4 folds that all test every class, because mine has 3 "
-        "groups; take fewer folds, or add groups."
+        "mine cannot be parted into 4 folds that all test every class, because 3 of its 3 groups "
+        "show class 'a'; take fewer folds, or add groups."
     )
     assert text_of(lambda: folds(images([0] * 9 + [1] * 4), 5)) == (
-        "mine cannot be parted into 5 folds that all test every class, because class 'b' "
-        "has 4 images; take fewer folds, or add images."
+        "mine cannot be parted into 5 folds that all test every class, because 4 of its 13 images "
+        "show class 'b'; take fewer folds, or add images."
     )
     assert text_of(lambda: folds(few, 1)) == (
         "count must be a whole number of folds from 2, but came as 1."

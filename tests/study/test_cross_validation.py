@@ -23,7 +23,7 @@ from error_text import text_of
 from torchcaps.data import ImageSet, folds, image_folder
 from torchcaps.data.read.listed import Listed
 from torchcaps.study import CrossValidation, crossval
-from torchcaps.study.cross_validation import Network, Plan, plan_of
+from torchcaps.study.cross_validation import Plan, plan_of
 from torchcaps.study.paired import holm
 from torchcaps.tasks import evaluate, evaluate_file
 from torchcaps.tasks.evaluation import Evaluation
@@ -85,7 +85,7 @@ def test_every_fold_of_every_network_is_a_run(done, root) -> None:
         )
         == 1
     )
-    sizes = [each.parameters for each in found.plan.networks]
+    sizes = [size for _, _, size in found.plan.networks]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.05)
     # Whatever is asked of the run of a fold is of its own test.
     alone = evaluate_file(runs[1].folder)
@@ -146,8 +146,8 @@ def test_nothing_can_be_read_as_good(done) -> None:
         if "accuracy" in line and "balanced accuracy" not in line and "McNemar" not in line:
             assert "72.7%" in line, line
     words = found.words()
-    for each in found.plan.networks:
-        said = next(line for line in words if line.startswith(f"{each.label} is"))
+    for label, *_ in found.plan.networks:
+        said = next(line for line in words if line.startswith(f"{label} is"))
         assert "points from 72.7%" in said
     assert any(line.startswith("By balanced accuracy over the folds ") for line in words)
 
@@ -224,7 +224,9 @@ def test_what_it_takes_is_said_before(root) -> None:
     assert np.array(counted[1:], int).sum(0).tolist() == [6, 99, 33, 12, 72, 15]
     # Two batches an epoch: 99 images less a third of them and a tenth of the rest.
     assert re.search(r"efficient_capsnet +139760 +400 ", text)
-    assert re.search(r"\n6 runs take about \S+ (s|min|h) on two cores; none has begun$", text)
+    assert re.search(
+        r"\nthe steps of 6 runs take about \S+ (s|min|h) on two cores; none has begun$", text
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,13 +234,13 @@ def test_what_it_takes_is_said_before(root) -> None:
     [
         (
             {"folds": 5},
-            "histology cannot be parted into 5 folds that all test every class, because class "
-            "'=malignant' has 4 groups; take fewer folds, or add groups.",
+            "histology cannot be parted into 5 folds that all test every class, because 4 of its "
+            "33 groups show class '=malignant'; take fewer folds, or add groups.",
         ),
         (
             {"folds": 40},
-            "histology cannot be parted into 40 folds that all test every class, because histology "
-            "has 33 groups; take fewer folds, or add groups.",
+            "histology cannot be parted into 40 folds that all test every class, because 4 of its "
+            "33 groups show class '=malignant'; take fewer folds, or add groups.",
         ),
         ({"folds": 1}, "folds must be a whole number of folds from 2, but came as 1."),
         (
@@ -305,15 +307,15 @@ def test_names_that_suggest_groups_are_told_once(root, caplog) -> None:
 
 def test_a_plain_network_has_no_twin_and_others_are_named(root) -> None:
     alone = plan(root, against=("matched",), model="efficient_convnet", options={})
-    assert [each.label for each in alone.networks] == ["efficient_convnet"]
+    assert [label for label, *_ in alone.networks] == ["efficient_convnet"]
     other = recipe(options={"decoder": False, "routing": "uniform"})
     named = plan(root, against=("efficient_convnet", other))
-    assert [each.recipe.model for each in named.networks] == [
+    assert [one.model for _, one, _ in named.networks] == [
         "efficient_capsnet",
         "efficient_convnet",
         "efficient_capsnet",
     ]
-    assert len({each.label for each in named.networks}) == 3
+    assert len({label for label, *_ in named.networks}) == 3
 
 
 def answered(seed: int, said: list[int]) -> Evaluation:
@@ -338,7 +340,7 @@ def answered(seed: int, said: list[int]) -> Evaluation:
 
 
 def drawn(*said: list[int]) -> CrossValidation:
-    networks = tuple(Network(f"n{at}", recipe(), 10) for at in range(len(said)))
+    networks = tuple((f"n{at}", recipe(), 10) for at in range(len(said)))
     images = Listed(("a", "b", "c"), (), [0, 0, 0, 0, 1, 2] * 2, tuple("uuvvwwxxyyzz"), [])
     fold_of = np.repeat([0, 1], 6)
     judged = tuple(answered(at, each) for at, each in enumerate(said))
@@ -353,7 +355,7 @@ def test_p_is_corrected_for_as_many_pairs_as_there_are() -> None:
         p = [row[test]["p"] for row in rows]
         assert [row[test]["p_corrected"] for row in rows] == holm(p)
     assert "each p is corrected for 3 pairs (Holm)" in found.text()
-    assert "n0 is constant in fold 2: it says 'a' always." in found.words()
+    assert "n0 says 'a' of every image of these folds: 1, 2." in found.words()
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,10 @@ def crossval(
     as_json: AsJson = False,
     own_code: Imports = None,
 ) -> None:
-    """Train a network and a plain one on folds of a folder, and compare them.
+    """Train a network and a plain one on folds of a folder, and test which is ahead.
 
-    Every picture is judged once, by networks that saw neither it nor its group. Prints measures
-    in which every class counts the same, what an accuracy has to beat, and tests of who is ahead;
-    OUT gets crossval.json, predictions.csv and a run for every fold. Without --model it is
-    efficient_capsnet.
+    Every picture is judged once, by networks that saw neither it nor its group. OUT gets a run for
+    every fold, crossval.json and predictions.csv. Without --model it is efficient_capsnet.
     """
     from torchcaps.study.cross_validation import MATCHED, crossval, plan_of
 

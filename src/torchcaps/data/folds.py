@@ -52,12 +52,11 @@ def fold_numbers(
     for fold in range(count):
         if lacking := set(labels.tolist()) - set(labels[fold_of == fold].tolist()):
             least = min(lacking, key=lambda label: len(set(units[labels == label])))
-            whose, have = f"class {class_names[least]!r}", len(set(units[labels == least]))
-            if len(set(units)) < count:
-                whose, have = name, len(set(units))
+            have, of_all = len(set(units[labels == least])), len(set(units))
             raise TorchcapsError(
                 f"{name} cannot be parted into {count} folds that all test every class, because "
-                f"{whose} has {have} {kind}{'s' * (have > 1)}; take fewer folds, or add {kind}s."
+                f"{have} of its {of_all} {kind}s show class {class_names[least]!r}; take fewer "
+                f"folds, or add {kind}s."
             )
     return fold_of
 

@@ -1,18 +1,13 @@
-"""Cross-validation: every image is judged once, by a network that saw neither it nor its group.
-
-A fold of a network is a run, so what was stopped goes on, and every command knows it. The answers
-of all folds are put together in the order of the images.
-"""
+"""Cross-validation: every image is judged once, by a network that saw neither it nor its group."""
 
 import itertools
 import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +21,7 @@ from torchcaps.data import folds as folds_of
 from torchcaps.data.folds import fold_numbers
 from torchcaps.data.read.grouping import suggested
 from torchcaps.data.read.listed import Listed, listed
+from torchcaps.data.registry import Root
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.study.comparison import duration, labels_of
@@ -48,21 +44,13 @@ MATCHED = "matched"
 Others = Sequence[str | Recipe]
 # What of a recipe has no place here, with the value that it must keep.
 IDLE = {"fold": None, "test_data": None, "stop_on": "validation"}
-# What is tested, in words, and how; a smaller p is called more than chance.
+# What is tested, and how; a smaller p is called more than chance.
 TESTS = {
     "balanced_accuracy": ("balanced accuracy", "over the folds"),
     "auroc": ("AUROC", "DeLong"),
     "accuracy": ("accuracy", "McNemar"),
 }
 SURE = 0.05
-
-
-class Network(NamedTuple):
-    """One of those that are trained on every fold; parameters of a decoder do not count."""
-
-    label: str
-    recipe: Recipe
-    parameters: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,8 @@ class Plan:
     images: Listed
     fold_of: NDArray[np.intp]  # [n], counted from 0
     shape: tuple[int, int, int]
-    networks: tuple[Network, ...]
+    # The label, recipe and size of each, without a decoder.
+    networks: tuple[tuple[str, Recipe, int], ...]
 
     @property
     def tests(self) -> list[NDArray[np.intp]]:
@@ -100,7 +89,7 @@ class Plan:
             images = len(self.fold_of) * (1 - 1 / folds) * (1 - recipe.validation_share)
             images = min(images, recipe.train_images or math.inf)
             steps = recipe.epochs * math.ceil(images / recipe.batch_size)
-            hours = round(hours_on_two_cores(steps, steps * took.flops_step), 3)
+            hours = round(hours_on_two_cores(steps, steps * took.flops_step), 4)
             cost = {"steps": steps, "GB": round(took.training.process / 1e9, 2), "hours": hours}
             rows.append({"network": label, "parameters": parameters, **cost})
         return rows
@@ -111,14 +100,12 @@ class Plan:
 
     def text(self) -> str:
         """Say the same for people, and what all of it takes."""
-        numbers, folds = self.numbers(), len(self.tests)
+        numbers, folds, lines = self.numbers(), len(self.tests), [self.subject()]
+        for rows in (numbers["folds"], numbers["costs"]):
+            lines += ["", *aligned({key: [str(row[key]) for row in rows] for key in rows[0]})]
         took = duration(3600 * folds * sum(row["hours"] for row in numbers["costs"]))
-        total = f"{folds * len(self.networks)} runs take about {took} on two cores"
-        tables = [
-            ["", *aligned({key: [str(row[key]) for row in rows] for key in rows[0]})]
-            for rows in (numbers["folds"], numbers["costs"])
-        ]
-        return "\n".join([self.subject(), *tables[0], *tables[1], "", f"{total}; none has begun"])
+        runs = f"the steps of {folds * len(self.networks)} runs take about {took} on two cores"
+        return "\n".join([*lines, "", f"{runs}; none has begun"])
 
     def subject(self) -> str:
         """Say which images there are and how they are parted."""
@@ -144,15 +131,14 @@ class CrossValidation:
         """Test every pair of networks; p_corrected is p for as many pairs as there are."""
         rows: list[dict[str, Any]] = []
         pairs = itertools.combinations(zip(self.plan.networks, self.judged, strict=True), 2)
-        for (first, one), (second, two) in pairs:
+        for ((first, *_), one), ((second, *_), two) in pairs:
             outs = [Output(each.scores, each.scores_are) for each in (one, two)]
             found = (
                 over_folds(self.by_fold(one), self.by_fold(two)),
                 delong(outs[0], outs[1], one.labels, one.groups),
                 mcnemar(one.right, two.right, one.groups),
             )
-            labels = {"networks": (first.label, second.label)}
-            rows.append(labels | dict(zip(TESTS, found, strict=True)))
+            rows.append({"networks": (first, second), **dict(zip(TESTS, found, strict=True))})
         for test in TESTS:
             for row, p in zip(rows, holm([row[test].p for row in rows]), strict=True):
                 row[test] = {**row[test]._asdict(), "p_corrected": p}
@@ -161,9 +147,10 @@ class CrossValidation:
     def numbers(self) -> dict[str, Any]:
         """Give everything, as JSON has it."""
         networks = []
-        for each, found in zip(self.plan.networks, self.judged, strict=True):
-            numbers = {**each._asdict(), "recipe": each.recipe.model_dump(mode="json")}
-            numbers |= {"balanced_accuracy_by_fold": self.by_fold(found), **found.numbers()}
+        for (label, recipe, size), found in zip(self.plan.networks, self.judged, strict=True):
+            about = {"label": label, "recipe": recipe.model_dump(mode="json"), "parameters": size}
+            by_fold = {"balanced_accuracy_by_fold": self.by_fold(found)}
+            numbers = {**about, **by_fold, **found.numbers()}
             if found.groups is not None:
                 # Wilson's takes the images of a group for independent.
                 del numbers["interval"]
@@ -176,8 +163,8 @@ class CrossValidation:
         line, networks, compared = self.judged[0].commonest, self.plan.networks, self.comparisons()
         measured = [each.measures.macro for each in self.judged]
         rows = [
-            ["", *(each.label for each in networks)],
-            ["parameters", *(f"{each.parameters:,}" for each in networks)],
+            ["", *(label for label, *_ in networks)],
+            ["parameters", *(f"{size:,}" for *_, size in networks)],
             *([kind.words, *(x[k].cell() for x in measured)] for k, kind in MEASURES.items()),
             [f"accuracy, to beat {line.share:.1%}", *(f"{x.accuracy:.1%}" for x in self.judged)],
         ]
@@ -204,9 +191,11 @@ class CrossValidation:
                 f"{label} is {known}better than that: its balanced accuracy is {measure.cell()}, "
                 f"its accuracy {100 * more:+.1f} points from {line.share:.1%}."
             )
-            for fold, at in enumerate(self.plan.tests, 1):
-                if answer := constant_answer(found.said[at].sum(0), len(at), names):
-                    said.append(f"{label} is constant in fold {fold}: it says {answer!r} always.")
+            tests = enumerate(self.plan.tests, 1)
+            always = {at: constant_answer(found.said[x].sum(0), len(x), names) for at, x in tests}
+            for answer in sorted({each for each in always.values() if each is not None}):
+                folds = ", ".join(str(at) for at, each in always.items() if each == answer)
+                said.append(f"{label} says {answer!r} of every image of these folds: {folds}.")
         for row in self.comparisons():
             test, (one, two) = row["balanced_accuracy"], row["networks"]
             who = f"{one if (test['difference'] or 0) > 0 else two} is"
@@ -228,15 +217,15 @@ class CrossValidation:
 
 def crossval(
     recipe: Recipe,
-    out: str | os.PathLike[str],
+    out: Root,
     *,
-    root: str | os.PathLike[str] | None = None,
+    root: Root | None = None,
     own: ImageSet | None = None,
     folds: int = 5,
     against: Others = (MATCHED,),
 ) -> CrossValidation:
-    """Train a network and those it is compared with on every fold, judge each image once, and test
-    which of them is ahead. The same call goes on with what was stopped, and trains nothing twice.
+    """Train a network and what it is compared with on every fold, each of which is a run; judge
+    each image once; test which network is ahead. The same call goes on with what was stopped.
 
     Arguments:
         recipe: of the network; its data is "folder" or "own".
@@ -244,8 +233,8 @@ def crossval(
         root: the folder of the pictures.
         own: images of your own, for a recipe with data "own".
         folds: how many; no group is parted by them.
-        against: what it is compared with, by the same recipe: "matched", a plain network on the
-            same backbone or of its size; names of networks; other recipes; nothing if it is empty.
+        against: what it is compared with: "matched", a plain network on the same backbone or of its
+            size; names of networks; recipes; nothing where it is empty.
 
     >>> print(crossval(recipe, "folds", root="pictures").text())  # doctest: +SKIP
     """
@@ -277,14 +266,9 @@ def crossval(
 
 
 def plan_of(
-    recipe: Recipe,
-    root: str | os.PathLike[str] | None,
-    own: ImageSet | None,
-    folds: int,
-    against: Others,
+    recipe: Recipe, root: Root | None, own: ImageSet | None, folds: int, against: Others
 ) -> Plan:
-    """Choose folds and networks, or refuse them, before anything is trained; arguments are those of
-    `crossval`."""
+    """Choose folds and networks, before anything is trained, as `crossval` is told."""
     check_count("folds", folds, of="folds", least=2)
     for field in (name for name, kept in IDLE.items() if getattr(recipe, name) != kept):
         raise TorchcapsError(
@@ -317,7 +301,8 @@ def plan_of(
         elif preset.routes or preset.is_own:
             recipes.append(plain_twin(recipe, shape, n_classes))
     sizes = [parameters_of(each, shape, n_classes) for each in recipes]
-    return Plan(name, images, fold_of, shape, (*map(Network, labels_of(recipes), recipes, sizes),))
+    networks = zip(labels_of(recipes), recipes, sizes, strict=True)
+    return Plan(name, images, fold_of, shape, tuple(networks))
 
 
 def _joined(parts: Sequence[Evaluation], plan: Plan) -> Evaluation:

@@ -1,9 +1,5 @@
-"""Two networks on the same images: which differences are more than chance.
-
-Three tests ask three things. McNemar's: is one right about images that the other is wrong about?
-DeLong's: does one rank images better? That over folds: would it be so if both were trained again on
-other images? It alone sees that training varies.
-"""
+"""Two networks on the same images: which differences are more than chance. Only the test over folds
+sees that the networks would be others if they were trained again."""
 
 import math
 from collections.abc import Sequence
@@ -97,11 +93,7 @@ def over_folds(first: Sequence[float | None], second: Sequence[float | None]) ->
 
 
 def holm(found: Sequence[float | None]) -> list[float | None]:
-    """Correct p for how many there are [holm1979]; None stays, and counts for none.
-
-    >>> holm([0.01, 0.04, None])
-    [0.02, 0.04, None]
-    """
+    """Correct p for how many there are [holm1979]; None stays, and counts for none."""
     order = sorted((p, at) for at, p in enumerate(found) if p is not None)
     corrected, least = list(found), 0.0
     for before, (p, at) in enumerate(order):
