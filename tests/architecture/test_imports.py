@@ -143,12 +143,14 @@ def cited(path):
 
 
 def test_every_cited_key_has_an_entry_and_every_entry_a_citation():
-    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    text = (ROOT / "src" / "torchcaps" / "study" / "references.bib").read_text(encoding="utf-8")
     entries = {key: fields for _, key, fields in ENTRY.findall(text)}
     assert len(entries) == f"\n{text}".count("\n@") == len(ENTRY.findall(text))
     keys = {key for path in SOURCES for key in cited(path)}
     assert {"sabour2017", "mazzia2021"} <= keys
-    assert keys == set(entries)
+    # Those of data sets and optimisers are cited by what `torchcaps paper` writes.
+    used = {key for key, fields in entries.items() if "\n  keywords" in fields}
+    assert keys <= set(entries) <= keys | used
     for key, fields in entries.items():
         entry = dict(re.findall(r"^  (\w+)\s*= \{(.*?)\},\n", fields, re.M | re.S))
         assert {"author", "title", "year"} <= entry.keys()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torchcaps.study.comparison import Comparison, Variant, compare
     from torchcaps.study.cross_validation import CrossValidation, crossval
     from torchcaps.study.intervals import Interval, mean_interval
+    from torchcaps.study.paper import write_paper
     from torchcaps.study.record import (
         Record,
         Seed,
@@ -27,6 +28,7 @@ _NAMES = {
     **dict.fromkeys(("Comparison", "Variant", "compare"), "comparison"),
     "record_of_runs": "collect",
     **dict.fromkeys(("CrossValidation", "crossval"), "cross_validation"),
+    "write_paper": "paper",
     **dict.fromkeys(("Interval", "mean_interval"), "intervals"),
     **dict.fromkeys(("Record", "Seed", "make_record"), "record"),
     **dict.fromkeys(("read_record", "read_records", "write_record"), "record"),
@@ -46,6 +48,7 @@ __all__ = [
     "read_record",
     "read_records",
     "record_of_runs",
+    "write_paper",
     "write_record",
 ]
 

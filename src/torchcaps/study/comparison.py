@@ -79,7 +79,7 @@ class Variant:
                     "low": i.low,
                     "high": i.high,
                     "values": self.values[name],
-                    **({"unit": "%"} if _is_share(name) else {}),
+                    **({"unit": "%"} if is_share(name) else {}),
                 }
                 for name, i in intervals.items()
                 if i is not None
@@ -164,7 +164,7 @@ class Comparison:
             last = "no intervals over seeds, for none of these numbers varies from seed to seed"
         else:
             last = "no intervals over seeds, for each line is of one seed"
-        return "\n".join([*in_columns(rows), last, *self._to_beat(), *self.constants()])
+        return "\n".join([*in_columns(rows), last, *self.to_beat(), *self.constants()])
 
     def constants(self) -> list[str]:
         """Write a line for every answer that networks of a variant give to all images."""
@@ -177,7 +177,7 @@ class Comparison:
                 found.append(f"constant: {each.label} says {said!r} of every image, {few}")
         return found
 
-    def _to_beat(self) -> list[str]:
+    def to_beat(self) -> list[str]:
         """Write a line for every answer that the accuracies have to beat, with its variants where
         there are others."""
         if ACCURACY not in self.statistics:
@@ -210,7 +210,7 @@ class Comparison:
             found = each.interval(statistic)
             if found is not None:
                 rows.append((each.label, found.mean, found.low, found.high, each.values[statistic]))
-        unit = ", %" if _is_share(statistic) else ""
+        unit = ", %" if is_share(statistic) else ""
         lines = {each.commonest for each in self.variants}
         line = lines.pop() if statistic == ACCURACY and len(lines) == 1 else None
         to_beat = None if line is None else (100 * line.share, f"always {line.name!r}")
@@ -221,7 +221,7 @@ class Comparison:
         found: dict[str, list[str]] = {}
         for name in self.statistics:
             of_layer = OF_A_LAYER.fullmatch(name)
-            unit = ", %" if _is_share(name) else ""
+            unit = ", %" if is_share(name) else ""
             head = f"{of_layer[1]}{of_layer[2]}, mean of layers" if of_layer else f"{name}{unit}"
             found.setdefault(head, []).append(name)
         return found
@@ -229,7 +229,7 @@ class Comparison:
     def _cells(self, variant: Variant) -> list[str]:
         found = [variant.interval(*names) for names in self._columns().values()]
         runs = len(variant.seeds)
-        means = [_mean_in_words(each, runs) for each in found]
+        means = [mean_in_words(each, runs) for each in found]
         return [variant.label, str(runs), *means, duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant) -> list[str] | None:
@@ -241,7 +241,7 @@ class Comparison:
             return None
         less = ((names, _less(variant, first, names).values()) for names in columns)
         found = [_mean_over_seeds(values, names, -100.0) for names, values in less]
-        means = [_mean_in_words(each, seeds) for each in found]
+        means = [mean_in_words(each, seeds) for each in found]
         return [f"{variant.label} less {first.label}", str(seeds), *means, ""]
 
 
@@ -283,7 +283,7 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     )
 
 
-def _is_share(statistic: str) -> bool:
+def is_share(statistic: str) -> bool:
     """Whether it is in percent of the images."""
     return statistic.startswith(ACCURACY) or statistic in MEASURES
 
@@ -299,12 +299,12 @@ def _mean_over_seeds(
     mean, low, high, n = mean_interval(found)
     if low is None or high is None or min(found) == max(found):
         return Interval(found[0], None, None, n)
-    if all(map(_is_share, names)):
+    if all(map(is_share, names)):
         return Interval(mean, max(low, least), min(high, 100.0), n)
     return Interval(mean, low, high, n)
 
 
-def _mean_in_words(found: Interval | None, runs: int) -> str:
+def mean_in_words(found: Interval | None, runs: int) -> str:
     """Say a mean and its interval, with the number of seeds where not all have it."""
     if found is None:
         return MISSING

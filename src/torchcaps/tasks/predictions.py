@@ -103,14 +103,14 @@ def as_csv(rows: list[dict[str, Any]], class_names: Sequence[str]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     facts = [name for name in rows[0] if name != "scores"]
-    table.writerow([*facts, *(f"score {_cell(name)}" for name in class_names)])
+    table.writerow([*facts, *(f"score {as_cell(name)}" for name in class_names)])
     for row in rows:
         scores = row.pop("scores")
-        table.writerow([*map(_cell, row.values()), *scores])
+        table.writerow([*map(as_cell, row.values()), *scores])
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def as_cell(value: Any) -> Any:
     """Write text so that no table program takes it for a formula, and no terminal for a command."""
     if not isinstance(value, str):
         return value
