@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         list_models,
         load,
         optimise_for_inference,
+        push,
         register_model,
         save,
     )
@@ -55,7 +56,7 @@ _NAMES = {
     **dict.fromkeys(
         (
             *("create_model", "list_models", "load", "optimise_for_inference"),
-            *("register_model", "save"),
+            *("push", "register_model", "save"),
         ),
         "models",
     ),
@@ -85,6 +86,7 @@ __all__ = [
     "ops",
     "optimise_for_inference",
     "prune",
+    "push",
     "register_model",
     "register_routing",
     "report",

@@ -3,7 +3,7 @@
 from torchcaps._lazy import load_modules
 from torchcaps.models.create import create_model, list_models
 from torchcaps.models.files.convert import convert
-from torchcaps.models.files.saving import load, save
+from torchcaps.models.files.saving import load, push, save
 from torchcaps.models.files.trunk import take_trunk
 from torchcaps.models.inference import optimise_for_inference
 from torchcaps.models.mitterreiter import grid_of_121
@@ -22,6 +22,7 @@ __all__ = [
     "list_models",
     "load",
     "optimise_for_inference",
+    "push",
     "register_model",
     "save",
     "scores_only",

@@ -3,6 +3,7 @@
 import os
 
 from torchcaps._zoo import PREFIX, zoo_weights
+from torchcaps.models.files import hub
 
 
 def located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
@@ -10,4 +11,6 @@ def located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
     text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
     if isinstance(text, str) and text.startswith(PREFIX):
         return zoo_weights(text.removeprefix(PREFIX))
+    if isinstance(text, str) and text.startswith(hub.PREFIX):
+        return hub.fetched(text.removeprefix(hub.PREFIX))
     return name

@@ -20,6 +20,7 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.files import hub
 from torchcaps.models.files.as_made import (
     BY_HAND,
     check_as_made,
@@ -127,6 +128,34 @@ def _check_numbers(module: nn.Module) -> None:
             )
 
 
+def push(
+    model: nn.Module | str | os.PathLike[str],
+    repo: str,
+    *,
+    card: str | None = None,
+    private: bool = False,
+) -> str:
+    """Put a network on a hub, as model.safetensors and README.md of a repository; what `load` takes
+    to have this very network again. Needs the extra hub, and to be logged in there.
+
+    Arguments:
+        model: a network, or a run folder or a saved network, of which recipe and result are told.
+        repo: OWNER/NAME; it is made if it is not there.
+        card: the text of README.md, if not the one that is made of what is known.
+        private: whether a repository that is made is for you alone.
+
+    >>> push("my-run", "me/digits")  # doctest: +SKIP
+    'hf-hub:me/digits@1f2e3d…'
+    """
+    known = {} if isinstance(model, nn.Module) else hub.known_of(file_of(model))
+    network = model if isinstance(model, nn.Module) else load_network(model)
+    content = content_of(network)
+    config = json.loads(_metadata(content)[HEADER])
+    del config[DIGEST]
+    text = hub.described(repo, config, known) if card is None else card
+    return hub.send(content, text, repo, private=private)
+
+
 @overload
 def load(
     path: str | os.PathLike[str],
@@ -152,7 +181,8 @@ def load(
 
     Arguments:
         path: the file, or the folder of a finished run; "zoo:NAME" is one that comes with the
-            package, as `list_models(pretrained=True)` lists them.
+            package, as `list_models(pretrained=True)` lists them, and "hf-hub:OWNER/NAME@REVISION"
+            one on a hub (extra hub), of which a commit as revision is always the same network.
         model: for a network of one's own, its class, or a module of it that takes the weights.
         routing: for a network that was made with a routing object, another one like it.
         n_classes: another number of classes. Weights that fit are kept; what was made new is named
