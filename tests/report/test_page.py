@@ -5,6 +5,8 @@ import html
 import json
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from torchcaps.analysis import Keys, capsule_activity, routing_dynamics
 from torchcaps.analysis.keys import ClassKeys
 from torchcaps.analysis.shares import Commonest
 from torchcaps.report import Dissection, Picture, render
-from torchcaps.viz import draw_activity, draw_mean_couplings
+from torchcaps.viz import draw_activity, draw_mean_couplings, to_svg
 from traces import even, network, switching
 
 FOUR = {"a": 3, "b": 3, "c": 2, "d": 2}
@@ -113,6 +115,29 @@ def test_verdict_then_pictures_then_numbers():
     ]
     assert places == sorted(places)
     assert text.count("<img") == 2
+
+
+def test_pictures_of_one_kind_stand_in_one_row():
+    """By their places the second of one network stood beside the first of another."""
+    first, second = dissection("A"), dissection("B")
+    second.pictures[:] = [Picture("tree", "Maps", BLANK), first.pictures[0]]
+    text = page(first, second)
+    row = text[text.index("<h3>Couplings</h3>") : text.index("<h3>Maps</h3>")]
+    assert re.findall("<figcaption>(.)", row) == ["A", "B"]
+
+
+def test_a_picture_is_drawn_shorter_and_not_otherwise():
+    """Every element of it is closed, lines that look alike are one path, and an image stays."""
+    figure = Figure(figsize=(1, 1))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.plot([[0, 0], [1, 1]], [[0, 1], [1, 0]], color="red")
+    axes.imshow([[0.0, 1.0]])
+    svg = unquote(Picture("tree", "", figure).source.split(",", 1)[1])
+    tree = ElementTree.fromstring(svg)
+    (red,) = [each for each in tree.iter() if "#ff0000" in each.get("style", "")]
+    assert red.get("d").count("M") == 2
+    assert sum(each.tag.endswith("image") for each in tree.iter()) == 1
+    assert len(svg) < len(to_svg(figure))
 
 
 def test_numbers_of_the_tables_are_there():

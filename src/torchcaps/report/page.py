@@ -39,8 +39,8 @@ from torchcaps.viz import to_svg
 
 # What stays as it is in a data URI between quotes.
 SAFE = " /:=;,.()'<>!@*+{}-_"
-# Numbers that stand in a page as JSON; of many large networks they would fill it.
-MOST_BYTES = 500_000
+# Letters of a list that stands in a page as JSON: couplings of a thousand capsules would fill it.
+MOST_LETTERS = 20_000
 # Lines of a picture that look alike and follow each other.
 ALIKE = re.compile(r"(<path d='[^']*)(' [^>]*fill: none;[^>]*/>) ?<path d='([^']*)\2")
 DARK = (
@@ -73,7 +73,7 @@ def _small(svg: str) -> str:
     svg = re.sub(r"-opacity: (\d+\.\d+)", lambda m: f"-opacity: {float(m[1]):.2f}", svg)
     svg = re.sub(r"-width: (\d+\.\d+)", lambda m: f"-width: {float(m[1]):.1f}", svg)
     svg = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.4g}", svg)
-    svg = re.sub(r"<g id='[^']*'/?>", "<g>", re.sub(r"\s+", " ", svg))
+    svg = re.sub(r"<g id='[^']*'(/?)>", r"<g\1>", re.sub(r"\s+", " ", svg))
     # What is left of a line where only its marks are drawn.
     svg = re.sub(r"<path d='M [\d.]+ [\d.]+ ' [^>]*/>", "", svg)
     svg, joined = re.sub(r"<g> ?(<path [^>]*/>|<use [^>]*/>) ?</g>", r"\1", svg), 1
@@ -177,7 +177,7 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
     >>> page = render([dissect(model, test, label="mine")], title="Mine", provenance={})
     """
     whole = json.dumps({each.label: each.numbers() for each in dissections})
-    short = json.loads(whole, parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    short = json.loads(whole, parse_float=_six_digits, object_hook=_without_long)
     numbers = json.dumps(short).encode()
     return template("report.html").render(
         title=title,
@@ -188,7 +188,7 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
             for about, question in QUESTIONS.items()
             if any(each.about == about for one in dissections for each in one.sentences)
         ],
-        numbers=base64.b64encode(numbers).decode() if len(numbers) <= MOST_BYTES else None,
+        numbers=base64.b64encode(numbers).decode(),
         activity_columns=_columns(LayerActivity),
         dynamics_columns=_columns(LayerDynamics),
         is_frozen=is_frozen,
@@ -200,12 +200,28 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
 
 def _rows(
     dissections: Sequence[Dissection], about: About
-) -> list[list[tuple[Dissection, Picture]]]:
-    """Lay the pictures of a question out: one row a kind of picture, one picture a network that has
-    it."""
-    own = [(each, [p for p in each.pictures if p.about == about]) for each in dissections]
-    most = max(len(pictures) for _, pictures in own)
-    return [[(each, ps[k]) for each, ps in own if k < len(ps)] for k in range(most)]
+) -> dict[str, list[tuple[Dissection, Picture]]]:
+    """Lay the pictures of a question out: one row a title, one picture a network that has it."""
+    rows: dict[str, list[tuple[Dissection, Picture]]] = {}
+    for each in dissections:
+        for picture in each.pictures:
+            if picture.about == about:
+                rows.setdefault(picture.title, []).append((each, picture))
+    return rows
+
+
+def _six_digits(digits: str) -> float:
+    return float(f"{float(digits):.6g}")
+
+
+def _without_long(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out lists of more numbers than fit."""
+    return {
+        name: "left out; torchcaps dissect --json has it"
+        if isinstance(value, list) and "{" not in str(value) and len(str(value)) > MOST_LETTERS
+        else value
+        for name, value in found.items()
+    }
 
 
 def _columns(kind: type) -> list[tuple[str, str, str]]:
