@@ -78,7 +78,6 @@ ROWS: tuple[Row | Part, ...] = (
                 "ours-keeping-last",
                 "whole-map",
             ),
-            ("rem_gamma", "its kernel", "gamma-train-128", "ours-keeping", "native-distance"),
         )
     ),
 )

@@ -227,7 +227,6 @@ def test_children_without_activations_are_refused(way, algorithm, words):
 
 NO_SECOND = {
     ("distance", "fused"): ("fused distance routing", "ops.distance_routing"),
-    ("distance", "native"): ("native distance routing", "ops.distance_routing"),
     ("dynamic", "native"): ("native dynamic routing", "ops.dynamic_routing"),
     ("em", "fused"): ("fused EM routing", "ops.em_routing"),
     ("em", "native"): ("native EM routing", "ops.em_routing"),
@@ -284,7 +283,7 @@ def test_one_graph_compiles_for_any_batch(way, case):
 
 @pytest.mark.compile
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-@pytest.mark.parametrize(("algorithm", "way"), [("distance", "native"), ("dynamic", "native")])
+@pytest.mark.parametrize(("algorithm", "way"), [("dynamic", "native")])
 def test_kernels_compile_within_machine_code(algorithm, way):
     case = Case(algorithm, given=("bias",))
     leaves = leaves_of(case, torch.float32)

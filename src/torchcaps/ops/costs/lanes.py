@@ -1,9 +1,8 @@
 """What the native operators cost.
 
-The workspace of distance routing has the children once more, that of dynamic routing a tile of them
-a thread; both have parents of every iteration, and those that each thread sums by itself. That of
-EM routing is what a thread holds of the few lanes that it has at once, and gradients that each sums
-by itself.
+The workspace of dynamic routing is a tile of children a thread, parents of every iteration, and
+those that each thread sums by itself. That of EM routing is what a thread holds of the few lanes
+that it has at once, and gradients that each sums by itself.
 """
 
 import math
@@ -11,14 +10,12 @@ from typing import Any
 
 import torch
 
-from torchcaps.ops.costs import distance as distance_flops
 from torchcaps.ops.costs import em as em_flops
 from torchcaps.ops.costs import loop
 from torchcaps.ops.costs.base import register, sizes_of
-from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.loop import Loop
-from torchcaps.ops.native import distance, dynamic, em
+from torchcaps.ops.native import dynamic, em
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
 
@@ -57,12 +54,6 @@ def _of_dynamic(given: dynamic.Given, backward: bool) -> int:
     return min(size.children, threads * TILE_BYTES) + parents * size.parents
 
 
-def _of_distance(given: Given, backward: bool) -> int:
-    size, threads = sizes_of(given.votes), torch.get_num_threads()
-    summed = threads + 2 * given.how.iterations if backward else 1 + 2 * threads
-    return size.children + summed * size.parents
-
-
 def _of_em(given: Any, backward: bool) -> int:
     votes = em_flops.votes_of(given)
     samples, windows, slots, n_out, d_out = votes.counts()
@@ -77,17 +68,6 @@ def _of_em(given: Any, backward: bool) -> int:
     return 4 * held
 
 
-def _distances(given: Given) -> int:
-    # Votes are measured, then mixed; where the mean distance is given, mixed alone.
-    return distance_flops.forward(given, 2 if given.scale is None else 1)
-
-
 register(dynamic.mixed, _of_dynamic, _mixed, _mixed_backward)
-register(
-    distance.measured,
-    _of_distance,
-    _distances,
-    lambda asked: distance_flops.backward(asked, at_once=True),
-)
 register(em.fit, _of_em, em_flops.moments, em_flops.backward)
 register(em.assign, _of_em, em_flops.distances, em_flops.backward)

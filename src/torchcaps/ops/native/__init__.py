@@ -1,4 +1,4 @@
-"""Three of the fused routings in C++: the same parents and gradients, compiled at their first use.
+"""Two of the fused routings in C++: the same parents and gradients, compiled at their first use.
 
 Where no compiler is found, or a call has an option that a kernel lacks, the fused form in PyTorch
 routes instead.
@@ -7,9 +7,8 @@ routes instead.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchcaps.ops.native import distance, dynamic, em
+from torchcaps.ops.native import dynamic, em
 from torchcaps.ops.native.build import available
-from torchcaps.ops.native.distance import distance_routing
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
 from torchcaps.types import Routed, VoteMap
@@ -17,19 +16,16 @@ from torchcaps.types import Routed, VoteMap
 __all__ = [
     "ROUTINGS",
     "available",
-    "distance_routing",
     "dynamic_routing",
     "em_routing",
     "takes",
 ]
 
 ROUTINGS: dict[str, Callable[..., Routed]] = {
-    "distance": distance_routing,
     "dynamic": dynamic_routing,
     "em": em_routing,
 }
 _TAKES: dict[str, Callable[[VoteMap, Mapping[str, Any]], bool]] = {
-    "distance": distance.takes,
     "dynamic": dynamic.takes,
     "em": em.takes,
 }

@@ -1,6 +1,6 @@
 // What the routings that know every parent share: where numbers lie, what a thread does with votes,
 // parents and squash, and the gradients that threads sum by themselves. A job has the fields of
-// native/dynamic.py or native/distance.py, a plan says where its vectors lie.
+// native/dynamic.py, a plan says where its vectors lie.
 
 #pragma once
 
