@@ -36,7 +36,11 @@ SHARES = "pixels must be finite and in [0, 1], but image 3 goes from"
 REFUSED = [
     *(
         ((torch.zeros(shape),), f"{AXES} {list(shape)}; grey images need a channel axis: images.un")
-        for shape in ((4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5), (4, 1, 0, 5))
+        for shape in ((4, 5, 5), (4,), (0, 1, 5, 5), (4, 1, 0, 5))
+    ),
+    (
+        (torch.zeros(4, 1, 5, 5, 1),),
+        f"{AXES} [4, 1, 5, 5, 1]; the slices of a volume are channels:",
     ),
     *(
         ((torch.zeros(2, 1, 2, 2, dtype=dtype),), f"{BYTES} {dtype}.")

@@ -18,6 +18,12 @@ from torchcaps.errors import TorchcapsError, short
 
 # What the images of one set may fill in memory.
 MOST_BYTES = 1 << 32
+# By how many axes images came with.
+MENDED = {
+    2: "a sequence is an image of one row: images[:, None, None]",
+    3: "grey images need a channel axis: images.unsqueeze(1)",
+    5: "the slices of a volume are channels: images.flatten(1, 2)",
+}
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,8 @@ class ImageSet(Items):
         if images.ndim != 4 or not images.numel():
             raise TorchcapsError(
                 f"{self.name}: images must be [n, channels, height, width] with at least one "
-                f"image, but came with shape {list(images.shape)}; grey images need a channel "
-                f"axis: images.unsqueeze(1)."
+                f"image, but came with shape {list(images.shape)}; "
+                f"{MENDED.get(images.ndim, MENDED[3])}."
             )
         if images.dtype != torch.uint8 and not images.is_floating_point():
             raise TorchcapsError(

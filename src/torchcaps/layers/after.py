@@ -78,5 +78,5 @@ def check_image(image: object) -> None:
     if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
         raise TorchcapsError(
             f"image must be (channels, height, width), three whole numbers from 1, but came as "
-            f"{short(image)}."
+            f"{short(image)}; a sequence has one row, the slices of a volume are channels."
         )

@@ -36,7 +36,7 @@ def check_sides(image: tuple[int, int, int], n_classes: int) -> None:
     if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
         raise TorchcapsError(
             f"image must be (channels, height, width), three whole numbers from 1 to {MOST:,}, but "
-            f"came as {short(image)}."
+            f"came as {short(image)}; a sequence has one row, the slices of a volume are channels."
         )
     if image[0] == image[1] and (doubt := doubt_order(image)):
         raise TorchcapsError(doubt)

@@ -103,8 +103,7 @@ def spread_loss(
         activations: [b, k], of the class capsules.
         target: class indices [b], or a zero-one matrix [b, k] where several classes are there.
         margin: by how much the true class should lead; `spread_margin` has that of a step.
-        weight: [k], what an image of each class counts; None: all count the same.
-        reduction: "mean" over the images, "sum" over them, or "none": [b], each by itself.
+        weight, reduction: [k], and "mean", "sum" or "none", as cross_entropy of torch has them.
 
     >>> spread_loss(torch.tensor([[0.75, 0.5]]), torch.tensor([0]), margin=0.5)
     tensor(0.0625)
@@ -146,8 +145,7 @@ def cross_entropy_loss(
     Arguments:
         scores: [b, k], logits, or lengths taken as logits.
         target: class indices [b].
-        weight: [k], what an image of each class counts; None: all count the same.
-        reduction: "mean" over the images, "sum" over them, or "none": [b], each by itself.
+        weight, reduction: [k], and "mean", "sum" or "none", as cross_entropy of torch has them.
 
     >>> cross_entropy_loss(torch.zeros(1, 10), torch.tensor([3]))
     tensor(2.3026)
@@ -175,8 +173,7 @@ def binary_cross_entropy_loss(
         scores_are: what an `Output` says of its scores. "lengths": they are probabilities.
             "independent_logits": they go through a sigmoid. "logits" are refused, for they are no
             judgements of single classes.
-        weight: [k], what an image of each class counts; None: all count the same.
-        reduction: "mean" over the images, "sum" over them, or "none": [b], each by itself.
+        weight, reduction: [k], and "mean", "sum" or "none", as cross_entropy of torch has them.
 
     >>> scores = torch.tensor([[0.5, 0.5]])
     >>> binary_cross_entropy_loss(scores, torch.tensor([0]), scores_are="lengths")
@@ -218,8 +215,7 @@ def focal_loss(
             class is true. Of "lengths", which are probabilities, and "independent_logits" each
             class is judged alone, and their losses are summed.
         gamma: 0 is the plain cross-entropy; the higher, the less an easy image counts.
-        weight: [k], what an image of each class counts; None: all count the same.
-        reduction: "mean" over the images, "sum" over them, or "none": [b], each by itself.
+        weight, reduction: [k], and "mean", "sum" or "none", as cross_entropy of torch has them.
 
     >>> scores = torch.tensor([[0.5, 0.5]])
     >>> focal_loss(scores, torch.tensor([0]), scores_are="lengths")
@@ -304,10 +300,8 @@ def _reduced(
     if weight is not None:
         counts = _checked(weight, target, scores).to(each)[target.long()]
         each = counts * each
-    if reduction == "none":
-        return each
-    if reduction == "sum":
-        return each.sum()
+    if reduction != "mean":
+        return each if reduction == "none" else each.sum()
     return each.mean() if counts is None else each.sum() / counts.sum()
 
 

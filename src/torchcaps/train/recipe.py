@@ -261,6 +261,8 @@ class Recipe(BaseModel):
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
+            # Classes would be evened out twice.
+            ("class_weights", self.sampling != "balanced", 'sampling = "shuffled"'),
             ("focal_gamma", self.loss == "focal", 'loss = "focal"'),
             *uses(self.prune, self.prune_to),
             ("backbone_rate", "backbone" not in self.freeze, "a backbone that is trained"),
@@ -272,11 +274,6 @@ class Recipe(BaseModel):
         for name, used, needs in rules:
             if not used and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} is of use with {needs} only; leave it out")
-        if self.class_weights is not None and self.sampling == "balanced":
-            raise ValueError(
-                'class_weights and sampling = "balanced" would even out the classes twice; leave '
-                "one of them out"
-            )
         if self.m_plus <= self.m_minus:
             raise ValueError(
                 f"m_plus, from which a class is there, must be above m_minus, but they are "

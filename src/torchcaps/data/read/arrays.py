@@ -64,6 +64,12 @@ def as_image_set(
         pixels = pixels.unsqueeze(1)
     elif pixels.ndim == 4 and pixels.shape[3] <= MOST_CHANNELS < pixels.shape[1]:
         pixels = pixels.permute(0, 3, 1, 2).contiguous()
+    elif pixels.ndim == 4 and MOST_CHANNELS < pixels.shape[1] == pixels.shape[2] < pixels.shape[3]:
+        raise TorchcapsError(
+            f"{name}: images came with shape {list(pixels.shape)}, which looks like channels last; "
+            f"give more than {MOST_CHANNELS} channels first, images.transpose(0, 3, 1, 2), or, if "
+            f"they are first, a tensor to ImageSet, which takes it as it is."
+        )
     if pixels.dtype == torch.float64:
         pixels = pixels.float()
     answers, names = _labelled(answers, class_names, name)
