@@ -377,7 +377,8 @@ RecipeFields = TypedDict("RecipeFields", {  # noqa: UP013
     "stop_on": Literal["validation", "test"], "patience": int | None,
     "keep": Literal["last", "best"], "select_by": SelectBy, "freeze": Sequence[str],
     "validation_loss": Literal["classification", "total"], "measure": Sequence[str],
-    "measure_every": int, "begins_with": str | None, "backbone_rate": float, "fold": str | None,
+    "measure_every": int, "begins_with": str | None, "backbone_rate": float,
+    "fold": Sequence[int] | None,
 }, total=False)
 # fmt: on
 
