@@ -169,11 +169,13 @@ class CrossValidation:
             [f"accuracy, to beat {line.share:.1%}", *(f"{x.accuracy:.1%}" for x in self.judged)],
         ]
         over = "images" if self.judged[0].groups is None else "groups of images"
-        notes = [f"in brackets: 95 % intervals over {over}; trainings vary over the folds alone"]
+        notes = [f"in brackets: 95 % intervals over {over}"]
         for row in compared:
             notes += ["", " less ".join(row["networks"])]
             tests = [(*names, _said(row[test])) for test, names in TESTS.items()]
             notes += in_columns(tests, margin="    ")
+        if compared:
+            notes.append("only the test over the folds knows that trainings vary")
         if len(compared) > 1:
             notes.append(f"each p is corrected for {len(compared)} pairs (Holm)")
         parts = [self.plan.subject(), "", *in_columns(rows), *notes, "", "In words"]
