@@ -26,8 +26,10 @@ def text_of(call: Callable[[], object]) -> str:
 
 
 def said_by(call: str, names: dict[str, Any]) -> str:
-    """The sentence that a call of a file ends in, without the addresses of objects."""
-    return re.sub("0x[0-9a-f]+", "0x…", text_of(lambda: eval(call, names)))
+    """The sentence that a call of a file ends in, without the addresses of objects, and without the
+    routings in the middle of the list of all, so that the next one changes no file."""
+    text = re.sub("0x[0-9a-f]+", "0x…", text_of(lambda: eval(call, names)))
+    return re.sub("distance, dynamic, em, .*?uniform", "distance, dynamic, …, uniform", text)
 
 
 def settled(text: str) -> str:
