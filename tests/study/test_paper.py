@@ -183,7 +183,7 @@ def test_what_is_unknown_is_said(lay, tmp_path):
         {"stop_at": 0.99, "stop_every": 77},
         {"train_images": 4321, "precision": "bfloat16"},
         {"loss": "margin", "m_plus": 0.81, "standardise": "set", "validation_share": 0.0},
-        {"fold": "2/5", "class_weights": "balanced", "begins_with": "0123456789ab"},
+        {"fold": (2, 5), "class_weights": "balanced", "begins_with": "0123456789ab"},
         {"prune": "magnitude", "prune_to": 0.75, "prune_ramp": 2},
         {"model": "gu_capsnet", "options": {"kernel": 7, "bias": True}, "accumulate": 4},
     ],
