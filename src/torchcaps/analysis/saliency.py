@@ -77,7 +77,7 @@ def carrying(grid: Tensor, *, share: float = 0.5) -> Tensor:
     values, order = flat.sort(descending=True, stable=True)
     before = values.cumsum(1) - values
     # Rounding lets no position in that is not needed.
-    first = (before < (share - 1e-9) * flat.sum(1, keepdim=True)) & (values > 0)
+    first = before < (share - 1e-9) * flat.sum(1, keepdim=True)
     return torch.zeros_like(first).scatter(1, order, first).view(grid.shape)
 
 
