@@ -12,7 +12,7 @@ from torchcaps._paths import write_whole
 from torchcaps.study import paper as of_paper
 from torchcaps.study import write_paper
 from torchcaps.study.paper import _papers_of
-from torchcaps.train import Recipe
+from torchcaps.train import Recipe, Run
 
 FILES = ["methods.md", "methods.tex", "references.bib", "table.csv", "table.md", "table.tex"]
 ABOUT = {
@@ -82,6 +82,14 @@ def test_methods_say_what_the_records_say_and_nothing_else(lay, tmp_path):
         "on Linux x86\\_64, 2 cores (threads: 1), with torchcaps 0.1.0 (commit abc123), PyTorch "
         "2.13.0 and Python 3.11.7.\n"
     )
+
+
+def test_a_run_that_other_code_went_on_with_says_so(lay, tmp_path):
+    run = Run(lay())
+    more = {"commit": None, "went_on_with": ["def456"]}
+    run.write(run.environment_file, json.dumps({**ABOUT, **more}))
+    text = written([run.folder], tmp_path / "out")["methods.md"]
+    assert "torchcaps 0.1.0 (commit not recorded, then def456)" in text
 
 
 def test_the_same_runs_give_the_same_bytes_and_cite_what_they_list(lay, tmp_path):

@@ -156,7 +156,10 @@ def _facts(runs: Sequence[Run]) -> dict[str, Any]:
         "recipe": recipe,
         "runs": runs,
         "result": runs[0].result(),
-        "about": [each.about() if each.environment_file.is_file() else {} for each in runs],
+        "about": [
+            {**each.about(), "commits": each.commits()} if each.environment_file.is_file() else {}
+            for each in runs
+        ],
         "root": runs[0].root,
         "routing": recipe.options.get("routing")
         or (preset and (preset.options.get("routing") or preset.fixed_routing)),
