@@ -1,5 +1,6 @@
 """Pictures of what answers are worth, read back from the figures."""
 
+import pytest
 import torch
 from matplotlib.collections import PathCollection
 from sklearn.metrics import confusion_matrix
@@ -72,6 +73,8 @@ def test_parts_are_outlined_on_the_image_above_their_saliency():
     # The marked quarter reaches to the middle of the image, 3.5 in its pixels.
     path = above.collections[-1].get_paths()[0].vertices
     assert path.max() == 3.5
+    # All but that quarter is greyed.
+    assert above.images[1].get_alpha().sum() == pytest.approx(0.6 * 48)
     assert not isinstance(above.collections[-1], PathCollection)
     assert torch.from_numpy(below.images[0].get_array().data).equal(maps[0])
 

@@ -28,7 +28,9 @@ def draw_parts(images: Tensor, maps: Tensor, carrying: Tensor, titles: Sequence[
             above, below = panels[2 * (at // ACROSS) :, at % ACROSS][:2]
             show(above, pixels)
             area = interpolate(marked[None, None].float(), size=heat.shape)[0, 0]
-            # White on black is seen on every image.
+            # What carries nothing is greyed; white on black is seen on every image.
+            grey = 0.6 * (1 - area.numpy())
+            above.imshow(area.numpy(), cmap="gray", vmin=-1, vmax=1, alpha=grey)
             for colour, width in ((INK, 2.4), (PAPER, 1.0)):
                 above.contour(area.numpy(), levels=[0.5], colors=colour, linewidths=width)
             below.imshow(heat.numpy(), cmap="gray", vmin=0)
