@@ -152,11 +152,13 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     saved = json.loads(download.value.path().read_text())
     assert [each["network"] for each in saved["seen"]] == ["deep", "windows"]
     assert len(saved["seen"][0]["answer"]["scores"]) == 10
-    page.get_by_role("button", name="Take it away").click()
+    page.get_by_role("button", name="Take this network away").click()
+    seen.settle()
     assert page.locator(".pane").count() == 1
 
     # Drawn by hand, then a file of one's own.
     page.locator("#draw").click()
+    seen.settle()
     page.locator("#pad").scroll_into_view_if_needed()
     box = page.locator("#pad").bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + 60)

@@ -179,7 +179,7 @@ def test_an_outdated_question_is_not_worked_on():
         return await asyncio.gather(first, second, other, third, return_exceptions=True)
 
     _, second, *_ = asyncio.run(page())
-    turns.close()
+    turns._thread.shutdown()
     assert isinstance(second, Refused)
     assert second.status == 409
     assert worked == ["other", 3]
@@ -195,7 +195,7 @@ def test_of_too_many_that_wait_the_last_are_refused():
         return await asyncio.gather(*every, return_exceptions=True)
 
     found = asyncio.run(crowd())
-    turns.close()
+    turns._thread.shutdown()
     refused = [each for each in found if isinstance(each, Refused)]
     assert [each.status for each in refused] == [503] * 3
 

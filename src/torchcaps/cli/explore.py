@@ -22,6 +22,9 @@ def explore(
         str, typer.Option(help="Where to listen; the default lets this machine alone ask.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
+    export: Annotated[
+        Path | None, typer.Option(help="Write a page with one small network inside; no server.")
+    ] = None,
     own_code: Imports = None,
 ) -> None:
     """Open a page where networks are taken apart by hand.
@@ -33,4 +36,10 @@ def explore(
     from torchcaps.explore.opened import of_the_zoo, opened
     from torchcaps.explore.server import serve
 
+    if export is not None:
+        from torchcaps.explore.export import write_page
+
+        write_page(opened(networks or of_the_zoo()[:1], data=data, root=root), export)
+        print(export)
+        return
     serve(Looker(opened(networks or of_the_zoo(), data=data, root=root)), host=host, port=port)

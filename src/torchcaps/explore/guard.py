@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from torchcaps._extras import needing
+from torchcaps.explore.pictures import MOST_BYTES
 
 with needing("fastapi", room="explore", extra="explore"):
     from starlette.responses import PlainTextResponse
@@ -48,21 +49,12 @@ class Refused(Exception):
 
 
 class Guard:
-    """In front of an application: it hears only requests that may be answered.
+    """In front of an application, which hears only requests that may be answered, and sees their
+    paths without the token. `names` are what a Host may be, besides addresses of loopback; with ""
+    among them any address."""
 
-    Arguments:
-        app: the application, which sees paths without the token.
-        token: the first part of every path.
-        names: what a Host may be, besides addresses of loopback: the name that was told.
-        port: the port that was told; None takes any, in tests.
-        most_bytes: the largest body of the path that takes pictures.
-    """
-
-    def __init__(
-        self, app: ASGIApp, *, token: str, names: tuple[str, ...], port: int | None, most_bytes: int
-    ):
+    def __init__(self, app: ASGIApp, *, token: str, names: set[str], port: int):
         self.app, self.token, self.names, self.port = app, token, names, port
-        self.most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -79,8 +71,8 @@ class Guard:
 
         try:
             inside = self._checked(scope)
-            most = self.most_bytes if inside["path"] == "/api/picture" else MOST_WORDS
-            body = await _body(inside, receive, most)
+            most = MOST_BYTES if inside["path"] == "/api/picture" else MOST_WORDS
+            body = await _body(receive, most)
         except Refused as refused:
             answer = PlainTextResponse(refused.sentence + "\n", refused.status)
             await answer(scope, receive, guarded)
@@ -113,10 +105,8 @@ class Guard:
         name, colon, port = host.rpartition(":")
         if not colon or port.endswith("]"):
             name, port = host, "80"
-        if self.port is not None and port != str(self.port):
-            return False
-        if name.casefold() in self.names:
-            return True
+        if port != str(self.port) or name.casefold() in self.names:
+            return port == str(self.port)
         try:
             address = ipaddress.ip_address(name.strip("[]"))
         except ValueError:
@@ -125,25 +115,20 @@ class Guard:
         return address.is_loopback or "" in self.names
 
 
-async def _body(scope: Scope, receive: Receive, most: int) -> Receive:
+async def _body(receive: Receive, most: int) -> Receive:
     """Read a body to its end, as far as it may go; what gives it to the application."""
-    parts: list[bytes] = []
-    size = 0
+    body, more = b"", True
     try:
         async with asyncio.timeout(SECONDS):
-            while True:
+            while more:
                 message = await receive()
-                if message["type"] != "http.request":
-                    break
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > most:
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > most:
                     raise Refused(413, f"at most {most:,} bytes are read here; send fewer.")
-                if not message.get("more_body"):
-                    break
     except TimeoutError:
         raise Refused(408, f"the rest did not come within {SECONDS:g} seconds.") from None
-    whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+    whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
         return whole.pop() if whole else await receive()
@@ -162,13 +147,8 @@ class Turns:
         self._newest: OrderedDict[str, int] = OrderedDict()
 
     async def take(self, work: Callable[[], T], *, page: str = "", number: int = 0) -> T:
-        """Wait for a turn and work.
-
-        Arguments:
-            work: what to do.
-            page: who asks; "" is never outdated.
-            number: which of its questions this is, counted upwards.
-        """
+        """Wait for a turn and work. `number` counts the questions of a page upwards; those of no
+        page are never outdated."""
         if self._waiting >= MOST_WAITING:
             raise Refused(503, f"{MOST_WAITING} questions wait already; ask again in a moment.")
         if page:
@@ -186,6 +166,3 @@ class Turns:
             return await asyncio.get_running_loop().run_in_executor(self._thread, turn)
         finally:
             self._waiting -= 1
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)

@@ -8,14 +8,21 @@ import math
 import time
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from torchcaps.analysis import MeasureActivity, MeasureDynamics, quantise, saliency
-from torchcaps.analysis.backtrack import ROUNDING, backtracked, is_chain
+from torchcaps.analysis import (
+    Activity,
+    MeasureActivity,
+    MeasureDynamics,
+    RoutingDynamics,
+    quantise,
+    saliency,
+)
+from torchcaps.analysis.backtrack import ROUNDING, is_chain
 from torchcaps.analysis.causal import silence
 from torchcaps.analysis.even_split import comparable_coupling, evenly
 from torchcaps.analysis.trace import capsule_layers, child_of, last_coupling, lengths
@@ -23,29 +30,21 @@ from torchcaps.data.batch import Batch
 from torchcaps.data.shown.resize import resize
 from torchcaps.data.warp import linear_maps, warp
 from torchcaps.errors import TorchcapsError
-from torchcaps.explore.opened import Collection, Network, Opened
+from torchcaps.explore.opened import Collection, Opened
 from torchcaps.explore.pictures import Pictures, png
 from torchcaps.explore.remembered import Remembered, remembering
 from torchcaps.explore.state import Capsule, Changed, Shown, State
+from torchcaps.models.images import device_of
 from torchcaps.tasks.trained import MEANING
 from torchcaps.types import Couple, Intervene, LayerTrace, Output, Trace
 
 # More capsules a row would be a grey band, and more lines a fog.
 MOST_CAPSULES, MOST_LINES = 32, 700
-# Children and parents of a capsule that are told in words.
-MOST_NAMED = 5
 # Images shown to a network at once.
 BATCH = 16
+FACTS = ("label", "image", "classes", "iterations", "collection", "note")
 # Orange, as what is lit is drawn.
 GLOW = (0.88, 0.51, 0.08)
-
-
-class Over(NamedTuple):
-    """What is known of a network over all images of its collection."""
-
-    lengths: dict[str, Tensor]  # [images, capsules]
-    dead: dict[str, list[bool]]
-    dyr: dict[str, float | None]
 
 
 class Looker:
@@ -64,30 +63,21 @@ class Looker:
         return {
             "networks": [
                 {
-                    "label": each.label,
-                    "image": each.image,
-                    "classes": each.class_names,
-                    "iterations": each.iterations,
-                    "layers": [
-                        {"name": name, "n": capsules.pose.shape[-2]}
-                        for name, capsules in capsule_layers(each.trace)
-                    ],
-                    "collection": each.collection,
-                    "note": each.note,
+                    **{name: getattr(each, name) for name in FACTS},
+                    "layers": [name for name, _ in capsule_layers(each.trace)],
                 }
                 for each in self.opened.networks
             ],
-            "collections": [
-                {"name": each.name, "count": len(each.pixels), "truth": each.truth is not None}
-                for each in self.opened.collections
-            ],
+            "collections": [each.name for each in self.opened.collections],
         }
 
-    def images(self, collection: int) -> list[dict[str, Any]]:
-        """Send all images of a collection."""
-        found = _at("collection", self.opened.collections, collection)
-        rows = zip(found.pixels, found.labels, found.numbers, strict=True)
-        return [{"png": png(p), "label": label, "number": n} for p, label, n in rows]
+    def images(self, number: int) -> list[dict[str, Any]]:
+        """Send all images of a collection, with the true tree of each where that is known."""
+        found: Collection = _at("collection", self.opened.collections, number)
+        return [
+            {"png": png(pixels), "label": label, "ideal": _ideal(found, at)}
+            for at, (pixels, label) in enumerate(zip(found.pixels, found.labels, strict=True))
+        ]
 
     def look(self, state: State) -> dict[str, Any]:
         """Answer a question."""
@@ -102,18 +92,18 @@ class Looker:
         shown = _shown(out.trace, state.selected)
         answer = {
             "image": png(self._pixels(state.network, state.shown)[0]),
-            "label": self._label(state.shown),
             "scores": _rounded(out.probabilities()[0]),
             "before": _rounded(plain.probabilities()[0]),
-            "scores_are": out.scores_are,
             "meaning": MEANING[out.scores_are],
             "layers": _rows(out.trace, shown),
             "links": _links(out.trace, shown),
             "chain": is_chain(out.trace),
-            "ideal": self._ideal(state.shown),
         }
         if state.selected is not None:
-            answer |= self._about_capsule(network, out.trace, state)
+            glow, how = self._saliency(state.network, state.shown, state.changed, *state.selected)
+            answer |= {"saliency": glow, "saliency_is": how}
+            if is_chain(out.trace):
+                answer["lit"] = _lit(out.trace, *state.selected)
         return {**answer, "ms": round(1000 * (time.perf_counter() - began), 1)}
 
     def over(self, state: State) -> dict[str, Any]:
@@ -122,29 +112,20 @@ class Looker:
         network = _at("network", self.opened.networks, state.network)
         if network.collection is None:
             return {"images": 0}
-        found = self._over(state.network, state.changed)
+        activity, dynamics, found = self._over(state.network, state.changed)
         answer: dict[str, Any] = {
-            "images": len(next(iter(found.lengths.values()))),
-            "dead": {
-                name: [k for k, d in enumerate(dead) if d] for name, dead in found.dead.items()
-            },
-            "dyr": found.dyr,
+            "images": activity.images,
+            "dead": {each.name: each.dead.nonzero()[:, 0].tolist() for each in activity.layers},
+            "dyr": {each.name: each.dyr for each in dynamics.layers},
         }
         if state.selected is not None:
             name, number = _known(network.trace, state.selected)
-            answer["lengths"] = _rounded(found.lengths[name][:, number])
+            answer["lengths"] = _rounded(found[name][:, number])
         return answer
 
-    def _label(self, shown: Shown) -> str | None:
-        if shown.collection is None or shown.picture is not None:
-            return None
-        return self._collection(shown).labels[shown.number]
-
-    def _collection(self, shown: Shown) -> Collection:
-        assert shown.collection is not None
-        found: Collection = _at("collection", self.opened.collections, shown.collection)
-        _at("image", found.numbers, shown.number)
-        return found
+    def lengths(self, number: int) -> dict[str, Tensor]:
+        """Give the lengths [images, capsules] of each layer of a network over its collection."""
+        return self._over(number, Changed())[2]
 
     def _make_pixels(self, number: int, shown: Shown) -> Tensor:
         """Make what the network sees, [1, c, h, w]."""
@@ -152,7 +133,8 @@ class Looker:
         if shown.picture is not None:
             pixels = self.pictures.get(shown.picture)
         elif shown.collection is not None:
-            pixels = self._collection(shown).pixels[shown.number]
+            images = _at("collection", self.opened.collections, shown.collection).pixels
+            pixels = _at("image", images, shown.number)
         else:
             pixels = torch.zeros(channels, *size)
         if len(pixels) != channels:
@@ -163,9 +145,7 @@ class Looker:
         moved = (shown.turn, shown.x, shown.y, shown.scale, shown.shear)
         return pixels if moved == (0, 0, 0, 1, 0) else warp(pixels, _map(shown, size)).clamp(0, 1)
 
-    def _ask(
-        self, number: int, pixels: Tensor, changed: Changed, key: object, **more: Any
-    ) -> Output:
+    def _ask(self, number: int, pixels: Tensor, changed: Changed, key: object) -> Output:
         """Show pixels [b, c, h, w] to a network in which something is changed."""
         network = self.opened.networks[number]
         if (below := self._below[number]) is not None:
@@ -175,9 +155,8 @@ class Looker:
             "intervene": _silenced(network.trace, changed),
             "iterations": None if network.iterations is None else changed.iterations,
         }
-        device = network.trace[0].children.pose.device
         asked = {name: each for name, each in asked.items() if each}
-        out: Output = network.model(pixels.to(device), keep="last", **asked)
+        out: Output = network.model(pixels.to(device_of(network.model)), keep="last", **asked)
         return out
 
     @torch.no_grad()
@@ -185,7 +164,9 @@ class Looker:
         return self._ask(number, self._pixels(number, shown), changed, shown)
 
     @torch.no_grad()
-    def _make_over(self, number: int, changed: Changed) -> Over:
+    def _make_over(
+        self, number: int, changed: Changed
+    ) -> tuple[Activity, RoutingDynamics, dict[str, Tensor]]:
         network = self.opened.networks[number]
         assert network.collection is not None
         collection = self.opened.collections[network.collection]
@@ -199,11 +180,8 @@ class Looker:
                 measure.update(out, batch)
             for name, capsules in capsule_layers(out.trace):
                 found.setdefault(name, []).append(lengths(capsules).float().cpu())
-        return Over(
-            {name: torch.cat(each) for name, each in found.items()},
-            {each.name: each.dead.tolist() for each in activity.result().layers},
-            {each.name: each.dyr for each in dynamics.result().layers},
-        )
+        joined = {name: torch.cat(each) for name, each in found.items()}
+        return activity.result(), dynamics.result(), joined
 
     def _make_saliency(
         self, number: int, shown: Shown, changed: Changed, layer: str, capsule: int
@@ -215,9 +193,8 @@ class Looker:
         size = network.image[1:]
         grid = trace[-1].child_grid
         if layer == trace[-1].name and grid is not None and grid[0] * grid[1] > 1:
-            classes = len(network.class_names)
-            chosen = torch.tensor([capsule])
-            maps = saliency(trace, chosen, n_classes=classes, size=size)[0].float()
+            n, chosen = len(network.classes), torch.tensor([capsule])
+            maps = saliency(trace, chosen, n_classes=n, size=size)[0].float()
             how = "children of this class, by length times coupling"
         else:
             with torch.enable_grad():
@@ -233,39 +210,28 @@ class Looker:
         glow = torch.tensor(GLOW).view(3, 1, 1).expand(3, *size)
         return png(torch.cat([glow, 0.9 * maps.pow(1.4)[None]])), how
 
-    def _about_capsule(self, network: Network, trace: Trace, state: State) -> dict[str, Any]:
-        assert state.selected is not None
-        layer, capsule = state.selected
-        glow, how = self._saliency(state.network, state.shown, state.changed, layer, capsule)
-        lit = _lit(trace, layer, capsule) if is_chain(trace) else None
-        near = _neighbours(trace, layer, capsule)
-        return {"lit": lit, "near": near, "saliency": glow, "saliency_is": how}
 
-    def _ideal(self, shown: Shown) -> dict[str, Any] | None:
-        """The true tree of a part-whole image: which parts there are, and which whole owns them."""
-        if shown.collection is None or shown.picture is not None:
-            return None
-        collection, at = self._collection(shown), shown.number
-        if (truth := collection.truth) is None:
-            return None
-        there = (truth.part[at] >= 0).nonzero().flatten().tolist()
-        size = truth.size or 1
-        middle = (size - 1) / 2
-        turn = _map(shown, [size, size])[0]
-        parts = []
-        for slot in there:
-            x, y, _, radius = truth.pose[at, slot].tolist()
-            where = turn @ torch.tensor([x - middle, y - middle, 1.0])
-            parts.append(
-                {
-                    "name": truth.part_names[int(truth.part[at, slot])],
-                    "own": int(truth.owner[at, slot]) == 0,
-                    "x": round(float(where[0] + middle + 0.5) / size, 4),
-                    "y": round(float(where[1] + middle + 0.5) / size, 4),
-                    "r": round(radius * shown.scale / size, 4),
-                }
-            )
-        return {"whole": collection.labels[at], "parts": parts, "placed": truth.size is not None}
+def _ideal(collection: Collection, at: int) -> dict[str, Any] | None:
+    """The true tree of a part-whole image: which parts there are, and which whole owns them. Places
+    and sizes are shares of the image; none where it was stretched."""
+    if (truth := collection.truth) is None:
+        return None
+    there = (truth.part[at] >= 0).nonzero().flatten()
+    size = truth.size or 1
+    parts = [
+        {
+            "name": truth.part_names[part],
+            "own": owner == 0,
+            **{"x": (x + 0.5) / size, "y": (y + 0.5) / size, "r": radius / size},
+        }
+        for part, owner, (x, y, _, radius) in zip(
+            truth.part[at][there].tolist(),
+            truth.owner[at][there].tolist(),
+            truth.pose[at][there].tolist(),
+            strict=True,
+        )
+    ]
+    return {"whole": collection.labels[at], "parts": parts, "placed": truth.size is not None}
 
 
 def _at(what: str, there: Any, number: int) -> Any:
@@ -396,55 +362,25 @@ def _flat(layer: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _lit(trace: Trace, layer: str, capsule: int) -> dict[str, Any]:
-    """Which capsules and lines lead to a capsule and from it: those above an even split, as in
-    `analysis.backtracked`."""
+    """Which capsules and lines lead to a capsule, as in `analysis.backtracked`, and from it: lines
+    above an even split."""
     names = ["primary", *(each.name for each in trace)]
-    depth = names.index(layer)
-    down = backtracked(trace[:depth], capsule) if depth else []
-    lines = [_pairs(each, edges) for each, edges in zip(trace, down, strict=False)]
-    inside = {capsule}
-    for each in trace[depth:]:
-        coupling = comparable_coupling(each)[0].cpu()
-        child = child_of((each,))[each.name].cpu()
-        from_inside = torch.isin(child, torch.tensor(sorted(inside) or [-1]))
-        strong = (coupling > 1 / coupling.shape[-1] + ROUNDING) & from_inside.unsqueeze(-1)
-        lines.append(_pairs(each, strong))
-        inside = {parent for _, parent in lines[-1]}
-    capsules: dict[str, set[int]] = {name: set() for name in names}
-    capsules[layer].add(capsule)
-    for below, above, pairs in zip(names, names[1:], lines, strict=False):
-        capsules[below] |= {i for i, _ in pairs}
-        capsules[above] |= {j for _, j in pairs}
-    return {
-        "capsules": {name: sorted(each) for name, each in capsules.items()},
-        "edges": [pairs[:MOST_LINES] for pairs in lines],
-    }
-
-
-def _neighbours(trace: Trace, layer: str, capsule: int) -> dict[str, list[tuple[int, float]]]:
-    """The children that give most to a capsule, and the parents to which it gives most."""
-    found: dict[str, list[tuple[int, float]]] = {"children": [], "parents": []}
-    below = "primary"
+    strong = []
     for each in trace:
-        child, parent, coupling = _flat(each)
-        for ours, others, key in (
-            (parent if each.name == layer else None, child, "children"),
-            (child if below == layer else None, parent, "parents"),
-        ):
-            if ours is not None:
-                mine = (ours == capsule).nonzero().flatten()
-                top = mine[coupling[mine].topk(min(MOST_NAMED, len(mine))).indices]
-                values = zip(others[top].tolist(), _rounded(coupling[top]), strict=True)
-                found[key] = [*values]
-        below = each.name
-    return found
-
-
-def _pairs(layer: LayerTrace, edges: Tensor) -> list[tuple[int, int]]:
-    """Child and parent of each line that is marked, bool [i, j] or through windows [p, i, j]."""
-    child, parent, _ = _flat(layer)
-    chosen = edges.cpu().flatten().nonzero().flatten()
-    return sorted({*zip(child[chosen].tolist(), parent[chosen].tolist(), strict=True)})
+        child, parent, _ = _flat(each)
+        coupling = comparable_coupling(each)[0].cpu()
+        marked = (coupling > 1 / coupling.shape[-1] + ROUNDING).flatten()
+        strong.append(torch.stack([child[marked], parent[marked]]))
+    depth = names.index(layer)
+    inside = {name: torch.tensor([capsule])[name != layer :] for name in names}
+    edges: list[Any] = [None] * len(trace)
+    for at in (*reversed(range(depth)), *range(depth, len(trace))):
+        # Below the capsule lines are followed from their parents, above it from their children.
+        near = 1 if at < depth else 0
+        kept = strong[at][:, torch.isin(strong[at][near], inside[names[at + near]])]
+        inside[names[at + 1 - near]] = kept[1 - near].unique()
+        edges[at] = kept.unique(dim=1)[:, :MOST_LINES].T.tolist()
+    return {"capsules": {name: each.tolist() for name, each in inside.items()}, "edges": edges}
 
 
 def _rounded(values: Tensor) -> list[float]:

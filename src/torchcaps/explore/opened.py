@@ -20,7 +20,6 @@ from torchcaps.types import Trace
 
 # Images of a collection: a screen full.
 IMAGES = 64
-MOST_NETWORKS = 12
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Collection:
     name: str
     pixels: Tensor  # [n, c, h, w]
     labels: tuple[str, ...]  # what each shows, in words
-    numbers: tuple[int, ...]  # which test images they are
     truth: PartTruth | None
 
 
@@ -41,7 +39,7 @@ class Network:
     label: str
     model: nn.Module
     image: tuple[int, int, int]
-    class_names: tuple[str, ...]
+    classes: tuple[str, ...]
     trace: Trace  # of an empty image: names and sizes of the layers
     iterations: int | None  # None where it routes in one pass
     collection: int | None
@@ -64,11 +62,6 @@ def opened(
         data: a data set instead of that of each run.
         root: its folder.
     """
-    if len(names) > MOST_NETWORKS:
-        raise TorchcapsError(
-            f"the page holds up to {MOST_NETWORKS} networks, but {len(names)} were named; name "
-            f"fewer."
-        )
     networks: list[Network] = []
     collections: dict[str, Collection] = {}
     for name in names:
@@ -82,15 +75,16 @@ def opened(
             number = list(collections).index(key)
         known = trained.class_names or (images.class_names if images is not None else None)
         networks.append(_network(label, trained, known, number, note))
+    if data is not None and not collections:
+        raise TorchcapsError(f"no network that was named takes the images of {data}. {note}")
     return Opened(tuple(networks), tuple(collections.values()))
 
 
 def of_the_zoo() -> list[str]:
     """Name the networks that come with torchcaps, first those of part-whole, whose images are
     made."""
-    return [
-        PREFIX + name for name in sorted(zoo_names(), key=lambda name: "part-whole" not in name)
-    ]
+    names = sorted(zoo_names(), key=lambda name: "part-whole" not in name)
+    return [PREFIX + name for name in names]
 
 
 def _label(given: str, taken: Sequence[str]) -> str:
@@ -107,8 +101,6 @@ def _images(trained: Trained, data: str | None, root: Root | None) -> tuple[Imag
         images = trained.images("test", data=data, root=root)
         check_fit(trained.model, images)
     except TorchcapsError as error:
-        if data is not None:
-            raise
         return None, f"Draw an image, or drop a picture. Test images are not here: {error}"
     return images, ""
 
@@ -122,7 +114,6 @@ def _collection(images: Images) -> Collection:
         images.name,
         batch.pixels.float(),
         tuple(" and ".join(names[k] for k in each) for each in labels),
-        tuple(index.tolist()),
         truth[index] if isinstance(truth, PartTruth) else None,
     )
 

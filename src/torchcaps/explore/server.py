@@ -3,6 +3,7 @@
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from importlib import resources
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from torchcaps._extras import needing
 from torchcaps.errors import TorchcapsError
 from torchcaps.explore.guard import Guard, Refused, Turns
 from torchcaps.explore.looking import Looker
-from torchcaps.explore.pictures import MOST_BYTES, png
+from torchcaps.explore.pictures import png
 from torchcaps.explore.state import State
 
 with needing("fastapi", room="explore", extra="explore"):
@@ -45,16 +46,10 @@ def application(looker: Looker, turns: Turns) -> FastAPI:
     files = page_files()
 
     @app.get("/")
-    async def index() -> Response:
-        return _file("index.html")
-
     @app.get("/page/{name}")
-    async def file(name: str) -> Response:
-        if name not in files or name == "index.html":
+    async def file(name: str = "index.html") -> Response:
+        if name not in files:
             raise Refused(404, "the page has no such file.")
-        return _file(name)
-
-    def _file(name: str) -> Response:
         kind = KINDS[name[name.rindex(".") :]]
         return Response(files[name], media_type=f"{kind}; charset=utf-8")
 
@@ -84,61 +79,44 @@ def application(looker: Looker, turns: Turns) -> FastAPI:
 
         return await turns.take(kept)
 
-    _say_sentences(app)
+    for kind in (Refused, TorchcapsError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _sentence)
     return app
 
 
-def _say_sentences(app: FastAPI) -> None:
+async def _sentence(_: Request, error: Exception) -> Response:
     """Answer what is wrong by a status and one sentence, never by a traceback."""
-
-    @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
-        return PlainTextResponse(error.sentence + "\n", error.status)
-
-    @app.exception_handler(TorchcapsError)
-    async def explained(_: Request, error: TorchcapsError) -> Response:
-        return PlainTextResponse(f"{error}\n", 400)
-
-    @app.exception_handler(RequestValidationError)
-    async def wrong(_: Request, error: RequestValidationError) -> Response:
+    status, said = (
+        500,
+        (
+            f"the explorer could not answer, by a fault of its own or for want of memory: "
+            f"{type(error).__name__}."
+        ),
+    )
+    if isinstance(error, Refused):
+        status, said = error.status, error.sentence
+    elif isinstance(error, TorchcapsError):
+        status, said = 400, str(error)
+    elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])[:100]
-        return PlainTextResponse(f"the question is not understood: {where}: {first['msg']}\n", 422)
-
-    @app.exception_handler(HTTPException)
-    async def not_there(_: Request, error: HTTPException) -> Response:
+        status, said = 422, f"the question is not understood: {where}: {first['msg']}"
+    elif isinstance(error, HTTPException):
         here = "there is nothing here" if error.status_code == 404 else "this is not understood"
-        return PlainTextResponse(f"{here}: {error.detail}\n", error.status_code)
-
-    @app.exception_handler(Exception)
-    async def fault(_: Request, error: Exception) -> Response:
-        return PlainTextResponse(
-            f"the explorer could not answer, by a fault of its own or for want of memory: "
-            f"{type(error).__name__}.\n",
-            500,
-        )
+        status, said = error.status_code, f"{here}: {error.detail}"
+    return PlainTextResponse(said + "\n", status)
 
 
-def guarded(
-    looker: Looker, *, token: str, host: str = "127.0.0.1", port: int | None = None
-) -> ASGIApp:
+def guarded(looker: Looker, *, token: str, port: int, host: str = "127.0.0.1") -> ASGIApp:
     """The whole server, as it may be asked."""
-    names = {"localhost", host.casefold()}
-    if host in ("0.0.0.0", "::"):
-        # Every address of this machine, and its name.
-        names |= {"", socket.gethostname().casefold()}
-    app = application(looker, Turns())
-    return Guard(app, token=token, names=tuple(names), port=port, most_bytes=MOST_BYTES)
+    # Told to listen everywhere, it goes by every address of this machine, and by its name.
+    everywhere = {"", socket.gethostname().casefold()} if host in ("0.0.0.0", "::") else set()
+    names = {"localhost", host.casefold()} | everywhere
+    return Guard(application(looker, Turns()), token=token, names=names, port=port)
 
 
 def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
-    """Print a link on standard output and answer until Ctrl-C.
-
-    Arguments:
-        looker: what answers.
-        host: the address to listen at.
-        port: 0 takes one that is free.
-    """
+    """Print a link on standard output and answer until Ctrl-C; port 0 is one that is free."""
     listening = bound(host, port)
     token = secrets.token_urlsafe(16)
     port = listening.getsockname()[1]
@@ -157,12 +135,8 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
         timeout_keep_alive=10,
         timeout_graceful_shutdown=2,
     )
-    try:
+    with listening, suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        listening.close()
 
 
 def bound(host: str, port: int) -> socket.socket:

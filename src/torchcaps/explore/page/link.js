@@ -64,6 +64,21 @@ export function fromLink(hash) {
   return state;
 }
 
+// What turn, scale and shear do to a point, as rows of a matrix.
+export function matrix({ turn, shear, scale }) {
+  const [cos, sin] = [Math.cos((turn * Math.PI) / 180), Math.sin((turn * Math.PI) / 180)];
+  return [cos * scale, (cos * shear - sin) * scale, sin * scale, (sin * shear + cos) * scale];
+}
+
+// The parts of a true tree where the image lies as it is set.
+export function moved(parts, shown) {
+  const [a, b, c, d] = matrix(shown);
+  return parts.map((part) => {
+    const [x, y] = [part.x - 0.5, part.y - 0.5];
+    return { ...part, x: a * x + b * y + shown.x + 0.5, y: c * x + d * y + shown.y + 0.5, r: part.r * shown.scale };
+  });
+}
+
 function whole(text, least, most) {
   const value = Number(text ?? NaN);
   return text && Number.isInteger(value) && value >= least && value <= most ? value : null;

@@ -1,10 +1,10 @@
 // The page as a whole: one state, one or two networks, and the image that both see.
 
 import { ask } from "./ask.js";
-import { byId, el, save } from "./dom.js";
-import { fromLink, newPane, newState, question, toLink } from "./link.js";
+import { byId, el, save, svg } from "./dom.js";
+import { MOVES, fromLink, moved, newPane, newState, question, toLink } from "./link.js";
 import { Pane } from "./pane.js";
-import { pad, receive, showSliders, sliders, small, strip } from "./picture.js";
+import { pad, receive, showSliders, sliders, small, strip, thumbnail } from "./picture.js";
 import { drawIdeal, says } from "./tree.js";
 
 let state = newState();
@@ -43,7 +43,7 @@ async function look(pane) {
     const began = performance.now();
     const answer = await ask.look(pane.at, asked);
     tell(null);
-    pane.show(answer, performance.now() - began);
+    pane.show(answer, performance.now() - began, known()?.label);
     if (pane.at === active) showImage(answer);
     speak();
     if (pane.facts.collection !== null) lookOver(pane, { ...asked, shown: {} });
@@ -88,23 +88,30 @@ function speak() {
   }, 900);
 }
 
+// What is known of the image: its label and its true tree.
+function known() {
+  return state.picture || state.collection === null ? null : images.get(state.collection)?.[state.number];
+}
+
 function showImage(answer) {
   byId("seen").src = answer.image;
   byId("seen").hidden = false;
-  byId("seen").alt = `The image as the network sees it${answer.label ? `: ${answer.label}` : ""}`;
+  byId("seen").alt = `The image as the network sees it${known() ? `: ${known().label}` : ""}`;
   byId("glow").hidden = !answer.saliency;
   if (answer.saliency) byId("glow").src = answer.saliency;
-  byId("shows").textContent = answer.label ? `It shows ${answer.label}.` : state.picture ? "A picture of yours." : "An empty image: draw, or drop a picture.";
+  byId("shows").textContent = known() ? `It shows ${known().label}.` : state.picture ? "A picture of yours." : "An empty image: draw, or drop a picture.";
   byId("invert").setAttribute("aria-pressed", state.invert);
-  showIdeal(answer);
+  showIdeal(answer.image);
 }
 
-function showIdeal({ ideal: truth, image }) {
+function showIdeal(image) {
+  const found = known()?.ideal;
+  const truth = found && { ...found, parts: moved(found.parts, state) };
   ideal.hidden = !truth;
   byId("marks").replaceChildren();
   if (!truth) return;
   const box = byId("mark-parts") ?? el("input", { id: "mark-parts", type: "checkbox" });
-  box.onchange = () => showIdeal({ ideal: truth, image });
+  box.onchange = () => showIdeal(image);
   ideal.replaceChildren(
     el("h2", { id: "ideal-title" }, "The true tree"),
     el("p", {}, says(truth)),
@@ -113,21 +120,18 @@ function showIdeal({ ideal: truth, image }) {
     el("label", { class: "row" }, box, "Mark the parts on the image"),
   );
   if (!box.checked || !truth.placed) return;
-  const circle = (part) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", "circle");
-    Object.entries({ cx: part.x, cy: part.y, r: part.r * 1.25, class: part.own ? "" : "stray" }).forEach(([name, value]) => made.setAttribute(name, value));
-    return made;
-  };
-  byId("marks").replaceChildren(...truth.parts.map(circle));
+  byId("marks").replaceChildren(...truth.parts.map((part) => svg("circle", { cx: part.x, cy: part.y, r: part.r * 1.25, class: part.own ? "" : "stray" })));
 }
 
 async function showStrip() {
   const { collection, note } = panes[0].facts;
   byId("strip-note").textContent = note;
+  for (const each of new Set([collection, state.collection])) {
+    if (each !== null && !images.has(each)) images.set(each, await ask.images(each));
+  }
   if (collection === null) return strip([], -1, pick);
-  if (!images.has(collection)) images.set(collection, await ask.images(collection));
   const found = images.get(collection);
-  byId("strip-note").textContent = `${found.length} test images of ${about.collections[collection].name}, drawn at random.`;
+  byId("strip-note").textContent = `${found.length} test images of ${about.collections[collection]}, drawn at random.`;
   strip(found, state.picture ? -1 : state.number, pick);
 }
 
@@ -141,9 +145,7 @@ function pick(number, collection = panes[0].facts.collection) {
 
 function thumb(collection, number, text) {
   const image = images.get(collection)?.[number];
-  if (!image) return "";
-  const name = `Show image ${number + 1}: ${image.label}, length ${text}`;
-  return el("button", { class: "thumb", type: "button", title: name, "aria-label": name, onclick: () => pick(number, collection) }, el("img", { src: image.png, alt: "" }));
+  return image && thumbnail(image.png, `Show image ${number + 1}: ${image.label}, length ${text}`, () => pick(number, collection));
 }
 
 async function take(blob) {
@@ -156,8 +158,6 @@ async function take(blob) {
   });
 }
 
-let canvas;
-
 function drawing(on) {
   byId("pad").hidden = byId("wipe").hidden = !on;
   byId("draw").setAttribute("aria-pressed", on);
@@ -166,17 +166,15 @@ function drawing(on) {
 
 function setPanes(states) {
   panes = states.map((each, at) => {
-    const pane = panes[at] ?? new Pane({ at, about, act: { changed, thumb, pick, activate: (one) => (active = one.at), close } });
+    const pane = panes[at] ?? new Pane({ at, about, act: { changed, swapped, thumb, pick, activate: (one) => (active = one.at), close } });
     pane.set(each);
     return pane;
   });
   state.panes = panes.map((pane) => pane.state);
   active = Math.min(active, panes.length - 1);
-  const more = el("button", { id: "more", type: "button", onclick: compare }, "Put a second network beside it");
   byId("panes").replaceChildren(...panes.map((pane) => pane.element), side);
   side.replaceChildren(ideal, ...panes.map((pane) => pane.card));
-  byId("more")?.remove();
-  if (panes.length < 2) panes[0].element.querySelector(".pane-head .row").append(more);
+  byId("more").hidden = panes.length > 1;
 }
 
 function compare() {
@@ -193,57 +191,41 @@ function close() {
 async function open() {
   Object.assign(state, fromLink(location.hash));
   setPanes(state.panes);
-  const first = panes[0].facts;
-  if (state.collection === null && !state.picture && !state.png && first.collection !== null) state.collection = first.collection;
-  showSliders();
+  // A link of another start may name images that are not here.
+  if (!about.collections[state.collection]) Object.assign(state, { collection: panes[0].facts.collection, number: 0 });
+  showSliders(state);
+  await trying(showStrip);
   if (state.png) await take(new Blob([Uint8Array.from(atob(state.png.split(",")[1]), (letter) => letter.charCodeAt(0))]));
   else changed();
-  await trying(showStrip);
+}
+
+// Another network on the left brings its own images.
+function swapped(pane) {
+  const { collection } = pane.facts;
+  if (pane.at > 0 || collection === state.collection) return;
+  if (!state.picture) Object.assign(state, { collection, number: 0 });
+  trying(showStrip);
 }
 
 function saveSvg() {
-  const drawn = panes[active].tree.element;
-  const copy = drawn.cloneNode(true);
-  const looks = ["fill", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity", "font-size", "font-weight", "font-family", "transform"];
-  const from = drawn.querySelectorAll("*");
-  copy.querySelectorAll("*").forEach((element, at) => {
-    const style = getComputedStyle(from[at]);
-    for (const name of looks) {
-      if (name === "transform" && !element.classList.contains("bar")) continue;
-      element.style.setProperty(name, style.getPropertyValue(name));
-    }
-    if (element.classList.contains("bar")) Object.assign(element.style, { transformBox: "fill-box", transformOrigin: "bottom" });
-    for (const name of ["tabindex", "role", "class", "data-capsule", "aria-pressed"]) element.removeAttribute(name);
-  });
-  copy.style.background = getComputedStyle(document.documentElement).getPropertyValue("--paper");
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const copy = panes[active].tree.element.cloneNode(true);
+  const root = getComputedStyle(document.documentElement);
+  const rules = [...document.styleSheets[0].cssRules].filter((rule) => rule.selectorText?.startsWith(".tree")).map((rule) => rule.cssText);
+  const style = `${rules.join("\n")} .tree { background: var(--paper); font-family: sans-serif; }`;
+  copy.prepend(svg("style", {}, style.replace(/var\((--\w+)\)/g, (_, name) => root.getPropertyValue(name))));
   save("tree.svg", "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
 
 function saveJson() {
-  const seen = panes.map((pane) => ({ network: pane.facts.label, question: question(state, pane.state), answer: pane.answer, over_images: pane.known }));
-  save("explorer.json", "application/json", JSON.stringify({ link: location.hash, classes: panes.map((pane) => pane.facts.classes), seen }, null, 1));
-}
-
-async function copyLink() {
-  history.replaceState(null, "", toLink(state));
-  try {
-    await navigator.clipboard.writeText(location.href);
-    byId("copy").textContent = "Copied";
-  } catch {
-    byId("copy").textContent = "Copy it from the address bar";
-  }
-  setTimeout(() => (byId("copy").textContent = "Copy link"), 1800);
+  const seen = panes.map((pane) => ({ network: pane.facts.label, classes: pane.facts.classes, question: question(state, pane.state), answer: pane.answer, over_images: pane.known }));
+  save("explorer.json", "application/json", JSON.stringify({ link: location.hash, seen }, null, 1));
 }
 
 async function begin() {
   about = await ask.about();
   sliders(state, () => changed());
-  canvas = pad(take);
-  receive((file) => {
-    drawing(false);
-    take(file);
-  });
+  const canvas = pad(take);
+  receive((file) => [drawing(false), take(file)]);
   const act = {
     draw: () => drawing(byId("pad").hidden),
     wipe: () => canvas.wipe(),
@@ -253,12 +235,11 @@ async function begin() {
       changed();
     },
     straight: () => {
-      const { turn, x, y, scale, shear } = newState();
-      Object.assign(state, { turn, x, y, scale, shear });
-      showSliders();
+      for (const { key, plain } of MOVES) state[key] = plain;
+      showSliders(state);
       changed();
     },
-    copy: copyLink,
+    more: compare,
     "save-svg": saveSvg,
     "save-json": saveJson,
   };

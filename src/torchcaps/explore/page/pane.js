@@ -19,15 +19,15 @@ export class Pane {
     this.levers = el("div", { class: "levers" });
     this.layers = el("div");
     this.card = el("section", { class: "capsule-card", "aria-label": "The capsule that is selected" });
-    const second = at > 0 ? el("button", { type: "button", onclick: () => act.close(this) }, "Take it away") : null;
+    const second = at > 0 ? el("button", { type: "button", "aria-label": "Take this network away", title: "Take this network away", onclick: () => act.close(this) }, "✕") : null;
     this.element = el(
       "section",
       { class: "card pane", "aria-label": `Network ${at + 1}` },
-      el("div", { class: "pane-head" }, el("span", { class: "row" }, this.network, second), this.ms),
+      el("div", { class: "pane-head" }, this.network, second),
       this.verdict,
       this.before,
       this.tree.element,
-      legend(),
+      el("div", { class: "pane-foot" }, this.ms, legend()),
       this.levers,
       this.layers,
     );
@@ -52,6 +52,7 @@ export class Pane {
   swap(network) {
     Object.assign(this.state, { network, iterations: null, silenced: [], even: [], selected: null });
     this.known = this.asked = null;
+    this.act.swapped(this);
     this.changed();
   }
 
@@ -77,43 +78,40 @@ export class Pane {
   drawLevers() {
     const { state, facts } = this;
     const focused = document.activeElement?.id;
-    const routed = facts.layers.slice(1).map((layer) => layer.name);
-    const often = state.iterations ?? facts.iterations;
+    const routed = facts.layers.slice(1);
     const id = (name) => `${name}-${this.at}`;
     const levers = [];
     if (facts.iterations !== null) {
-      const slider = el("input", { id: id("often"), type: "range", min: 1, max: 10, value: often });
+      const slider = el("input", { id: id("often"), type: "range", min: 1, max: 10, value: state.iterations ?? facts.iterations });
       slider.addEventListener("input", () => this.iterate(Number(slider.value)));
-      this.often = el("output", { for: slider.id }, `${often}${often === facts.iterations ? ", as trained" : ""}`);
-      levers.push(el("div", { class: "lever" }, el("label", { for: slider.id }, "Iterations"), slider, el("span", { class: "ends" }, this.often, el("button", { id: id("play"), type: "button", onclick: () => this.play() }, "▶ 1 to 10"))));
+      this.often = el("output", { for: slider.id }, `${state.iterations ?? "as trained"}`);
+      const play = el("button", { id: id("play"), type: "button", onclick: () => this.play() }, "▶ 1 to 10");
+      levers.push(el("div", { class: "lever" }, el("label", { for: slider.id }, "Iterations"), slider, el("span", { class: "ends" }, this.often, play)));
     }
-    const options = LEVELS.map((k) => el("option", { value: k, selected: k === state.levels }, `${k} levels`));
-    if (state.levels && !LEVELS.includes(state.levels)) options.push(el("option", { value: state.levels, selected: true }, `${state.levels} levels`));
+    const known = [...new Set([...LEVELS, ...(state.levels ? [state.levels] : [])])];
+    const options = known.map((k) => el("option", { value: k, selected: k === state.levels }, `${k} levels`));
     const levels = el("select", { id: id("levels") }, el("option", { value: "" }, "exact"), ...options);
     levels.addEventListener("change", () => {
-      state.levels = levels.value ? Number(levels.value) : null;
+      state.levels = Number(levels.value) || null;
       this.changed();
     });
-    levers.push(el("div", { class: "lever" }, el("label", { for: levels.id }, "Couplings"), el("span", { class: "row" }, levels)));
+    levers.push(lever(el("label", { for: levels.id }, "Couplings"), levels));
     const isTwin = routed.every((name) => state.even.includes(name));
     const twin = el("button", { id: id("twin"), type: "button", "aria-pressed": isTwin, title: "Every child splits itself evenly", onclick: () => this.route(isTwin ? [] : routed) }, "Uniform twin");
     const chips = routed.map((name) => {
       const off = state.even.includes(name);
-      const title = off ? "This layer does not route; click to let it" : "This layer routes; click to split every child evenly";
-      return el("button", { id: id(`chip-${name}`), class: "chip", type: "button", "aria-pressed": off, title, "aria-label": `Switch off routing of ${name}`, onclick: () => this.route(off ? state.even.filter((one) => one !== name) : [...state.even, name]) }, name);
+      return chip(name, off, `Switch off routing of ${name}`, () => this.route(off ? state.even.filter((one) => one !== name) : [...state.even, name]), id(`chip-${name}`));
     });
-    levers.push(el("div", { class: "lever" }, el("span", {}, "Routing"), el("span", { class: "row" }, twin, ...(routed.length > 1 ? chips : []))));
-    if (state.silenced.length) {
-      const silent = state.silenced.map(([layer, capsule]) => el("button", { class: "chip", type: "button", "aria-pressed": true, "aria-label": `Let ${layer} ${capsule} speak again`, onclick: () => this.silence(layer, capsule) }, `${layer} ${capsule}`));
-      levers.push(el("div", { class: "lever" }, el("span", {}, "Silenced"), el("span", { class: "row" }, ...silent)));
-    }
+    levers.push(lever("Routing", twin, ...(routed.length > 1 ? chips : [])));
+    const silent = state.silenced.map(([layer, capsule]) => chip(`${layer} ${capsule}`, true, `Silence ${layer} ${capsule}`, () => this.silence(layer, capsule)));
+    if (silent.length) levers.push(lever("Silenced", ...silent));
     this.levers.replaceChildren(...levers);
     if (focused) document.getElementById(focused)?.focus();
   }
 
   iterate(often) {
     this.state.iterations = often === this.facts.iterations ? null : often;
-    this.often.textContent = `${often}${this.state.iterations === null ? ", as trained" : ""}`;
+    this.often.textContent = this.state.iterations ?? "as trained";
     this.act.changed(this);
   }
 
@@ -130,14 +128,14 @@ export class Pane {
     }
   }
 
-  show(answer, took) {
+  show(answer, took, label) {
     this.answer = answer;
     this.ms.textContent = `${Math.round(took)} ms; network ${answer.ms} ms`;
     const { classes } = this.facts;
     const [winner, second] = best(answer.scores);
     this.winner = winner;
     this.says = `${this.facts.label} says ${classes[winner]}, ${number(answer.scores[winner])}.`;
-    const isRight = answer.label ? (answer.label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${answer.label}`)) : null;
+    const isRight = label ? (label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${label}`)) : null;
     this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` ${number(answer.scores[winner])}`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} ${number(answer.scores[second])}`);
     const [old] = best(answer.before);
     const same = answer.before.every((score, at) => score === answer.scores[at]);
@@ -166,7 +164,7 @@ export class Pane {
 
   drawCard() {
     const { answer, state, known } = this;
-    if (!state.selected || !answer.near) {
+    if (!state.selected) {
       this.card.replaceChildren(el("h2", {}, "One capsule"), el("p", { class: "note" }, "Click a capsule in the tree. What leads to it lights up down to the pixels, and so does what it leads to."));
       return;
     }
@@ -181,8 +179,8 @@ export class Pane {
     const parts = [
       el("h2", {}, called),
       el("p", {}, `Length ${number(length, 3)}${isSilent ? "; it is silenced" : ""}${known?.dead?.[name]?.includes(capsule) ? "; dead on the test images" : ""}.`),
-      depth ? el("p", {}, `Children that give it most, in ${answer.layers[depth - 1].name}: ${list(answer.near.children, answer.layers[depth - 1])}.`) : null,
-      isTop ? null : el("p", {}, `It gives most to, in ${answer.layers[depth + 1].name}: ${list(answer.near.parents, answer.layers[depth + 1])}.`),
+      depth ? el("p", {}, `Strongest children${answer.layers[depth - 1].map ? " of those drawn" : ""}, in ${answer.layers[depth - 1].name}: ${list(near(answer.links[depth - 1], 1, capsule), answer.layers[depth - 1])}.`) : null,
+      isTop ? null : el("p", {}, `Strongest parents, in ${answer.layers[depth + 1].name}: ${list(near(answer.links[depth], 0, capsule), answer.layers[depth + 1])}.`),
       answer.lit ? el("p", { class: "note" }, litIn(answer.lit, answer.layers, depth)) : null,
       answer.saliency ? el("p", { class: "note" }, `Orange on the image: ${answer.saliency_is}.`) : null,
       el("div", { class: "row" }, el("button", { type: "button", onclick: () => this.silence(name, capsule) }, isSilent ? "Let it speak" : "Silence it"), el("button", { type: "button", onclick: () => this.leave() }, "Let go")),
@@ -194,6 +192,21 @@ export class Pane {
     }
     this.card.replaceChildren(...parts.filter(Boolean));
   }
+}
+
+function lever(name, ...content) {
+  return el("div", { class: "lever" }, name.tagName ? name : el("span", {}, name), el("span", { class: "row" }, ...content));
+}
+
+// A layer or a capsule that is switched off while it is pressed.
+function chip(name, off, label, onclick, id = null) {
+  return el("button", { id, class: "chip", type: "button", "aria-pressed": off, "aria-label": label, onclick }, name);
+}
+
+// The strongest lines of a capsule, which is their child (0) or parent (1): who is at the other end.
+function near({ lines }, end, capsule) {
+  const own = lines.filter((line) => line[end] === capsule).sort((one, other) => other[2] - one[2]);
+  return own.slice(0, 5).map((line) => [line[1 - end], line[2]]);
 }
 
 function litIn(lit, layers, depth) {

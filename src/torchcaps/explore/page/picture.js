@@ -6,34 +6,31 @@ import { MOVES } from "./link.js";
 const PEN = 22;
 
 export function sliders(state, changed) {
-  for (const { key, name, least, most, step, unit } of MOVES) {
-    const input = el("input", { id: `move-${key}`, type: "range", min: least, max: most, step, value: state[key] });
-    const output = el("output", { for: input.id });
-    input.show = () => {
-      input.value = state[key];
-      output.textContent = `${step < 1 ? state[key].toFixed(2) : state[key]}${unit}`;
-    };
+  for (const { key, name, least, most, step } of MOVES) {
+    const input = el("input", { id: `move-${key}`, type: "range", min: least, max: most, step });
     input.addEventListener("input", () => {
       state[key] = Number(input.value);
-      input.show();
+      showSliders(state);
       changed();
     });
-    input.show();
-    byId("moves").append(el("label", { for: input.id }, name), input, output);
+    byId("moves").append(el("label", { for: input.id }, name), input, el("output", { id: `${input.id}-is`, for: input.id }));
   }
-  byId("moves").addEventListener("submit", (event) => event.preventDefault());
 }
 
-export function showSliders() {
-  for (const { key } of MOVES) byId(`move-${key}`).show();
+export function showSliders(state) {
+  for (const { key, step, unit } of MOVES) {
+    byId(`move-${key}`).value = state[key];
+    byId(`move-${key}-is`).textContent = `${step < 1 ? state[key].toFixed(2) : state[key]}${unit}`;
+  }
 }
 
 export function strip(images, chosen, pick) {
-  const buttons = images.map(({ png, label }, at) => {
-    const name = `Image ${at + 1}: ${label}`;
-    return el("button", { class: "thumb", type: "button", title: name, "aria-label": name, "aria-pressed": at === chosen, tabindex: at === Math.max(chosen, 0) ? 0 : -1, onclick: () => pick(at) }, el("img", { src: png, alt: "" }));
-  });
+  const buttons = images.map(({ png, label }, at) => thumbnail(png, `Image ${at + 1}: ${label}`, () => pick(at), { "aria-pressed": at === chosen, tabindex: at === Math.max(chosen, 0) ? 0 : -1 }));
   byId("strip").replaceChildren(...buttons);
+}
+
+export function thumbnail(png, name, onclick, more = {}) {
+  return el("button", { class: "thumb", type: "button", title: name, "aria-label": name, onclick, ...more }, el("img", { src: png, alt: "" }));
 }
 
 walkable(byId("strip"), ".thumb");
@@ -53,7 +50,7 @@ export function pad(drawn) {
     brush.moveTo(x, y);
     brush.lineTo(toX, toY);
     brush.stroke();
-    dirty = true;
+    [x, y, dirty] = [toX, toY, true];
   };
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -65,26 +62,16 @@ export function pad(drawn) {
     [x, y] = at(event);
     line(x + 0.1, y);
   });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!down || event.pointerType === "") return;
-    const [toX, toY] = at(event);
-    line(toX, toY);
-    [x, y] = [toX, toY];
-  });
-  const lift = () => {
-    down = false;
-    send();
-  };
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
+  canvas.addEventListener("pointermove", (event) => down && line(...at(event)));
+  for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (down = false));
   canvas.addEventListener("keydown", (event) => {
-    const [right, below] = { ArrowRight: [10, 0], ArrowLeft: [-10, 0], ArrowDown: [0, 10], ArrowUp: [0, -10], " ": [0, 0] }[event.key] ?? [null];
+    let [right, below] = { ArrowRight: [10, 0], ArrowLeft: [-10, 0], ArrowDown: [0, 10], ArrowUp: [0, -10], " ": [0, 0] }[event.key] ?? [null];
     if (right === null) return;
     event.preventDefault();
     if (event.key === " ") down = !down;
-    const [toX, toY] = [Math.min(270, Math.max(10, x + right)), Math.min(270, Math.max(10, y + below))];
-    if (down) line(toX + 0.1, toY);
-    [x, y] = [toX, toY];
+    [right, below] = [Math.min(270, Math.max(10, x + right)), Math.min(270, Math.max(10, y + below))];
+    if (down) line(right + 0.1, below);
+    else [x, y] = [right, below];
   });
   const send = () => {
     if (!dirty || canvas.hidden) return;

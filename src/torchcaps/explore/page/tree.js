@@ -2,9 +2,7 @@
 
 import { el, number, svg } from "./dom.js";
 
-const BAR = 34;
-const GAP = 62;
-const FADED = 0.3;
+const [BAR, GAP, FADED] = [34, 62, 0.3];
 
 export function where(layer, capsule) {
   const [rows, columns, types] = layer.grid ?? [1, 1, 0];
@@ -19,10 +17,9 @@ export class Tree {
     this.lines = svg("g", { class: "lines" });
     this.litLines = svg("g", { class: "lit-lines" });
     this.rows = svg("g");
-    this.element = svg("svg", { class: "tree", role: "group" }, this.lines, this.litLines, this.rows);
-    this.paths = new Map();
-    this.capsules = new Map();
-    this.act = { onSelect, onSilence, onLeave };
+    this.texts = svg("g");
+    this.element = svg("svg", { class: "tree", role: "group" }, this.lines, this.litLines, this.rows, this.texts);
+    Object.assign(this, { paths: new Map(), capsules: new Map(), act: { onSelect, onSilence, onLeave } });
     this.element.addEventListener("keydown", (event) => this.walk(event));
   }
 
@@ -54,23 +51,17 @@ export class Tree {
       for (const [child, parent, coupling, strong] of link.lines) {
         const key = `${depth}.${child}.${parent}`;
         seen.add(key);
-        let path = this.paths.get(key);
-        if (!path) {
-          path = svg("path");
-          this.paths.set(key, path);
-          this.lines.append(path);
+        if (!this.paths.has(key)) {
+          this.paths.set(key, svg("path"));
+          this.lines.append(this.paths.get(key));
         }
+        const path = this.paths.get(key);
         const even = link.lines.every((line) => !line[3]);
         look(path, (strong || even ? 1 : FADED) * Math.min(1, Math.max(0, coupling)));
         path.setAttribute("d", curve(places[depth].get(child), top(depth), places[depth + 1].get(parent), top(depth + 1) + BAR));
       }
     });
-    for (const [key, path] of this.paths) {
-      if (!seen.has(key)) {
-        path.remove();
-        this.paths.delete(key);
-      }
-    }
+    forget(this.paths, seen, (path) => path);
   }
 
   drawLit(links, lit, places, top) {
@@ -82,8 +73,7 @@ export class Tree {
         const [from, to] = [places[depth].get(child), places[depth + 1].get(parent)];
         if (from === undefined || to === undefined) continue;
         const path = svg("path", { d: curve(from, top(depth), to, top(depth + 1) + BAR) });
-        look(path, 0.15 + 0.85 * Math.min(1, coupling.get(`${child}.${parent}`) ?? 0));
-        this.litLines.append(path);
+        this.litLines.append(look(path, 0.15 + 0.85 * Math.min(1, coupling.get(`${child}.${parent}`) ?? 0)));
       }
     });
   }
@@ -122,15 +112,8 @@ export class Tree {
       if (!narrow) fresh.push(svg("text", { x: 2, y: head + 14 }, layer.n > layer.shown.length ? `${layer.shown.length} of ${layer.n}` : count));
       if (layer.map) fresh.push(drawMap(layer, lit, narrow ? 8 : 2, head + (narrow ? 5 : 20)));
     });
-    this.texts?.forEach((text) => text.remove());
-    this.texts = fresh;
-    this.rows.append(...fresh);
-    for (const [key, item] of this.capsules) {
-      if (!keys.has(key)) {
-        item.group.remove();
-        this.capsules.delete(key);
-      }
-    }
+    this.texts.replaceChildren(...fresh);
+    forget(this.capsules, keys, (item) => item.group);
     this.keepStop(focused ?? selected?.join("."));
   }
 
@@ -153,29 +136,22 @@ export class Tree {
   walk(event) {
     const key = event.target.dataset?.capsule;
     if (!key) return;
-    const at = key.lastIndexOf(".");
-    const [name, capsule] = [key.slice(0, at), Number(key.slice(at + 1))];
+    const [name, capsule] = key.split(".").map((part, at) => (at ? Number(part) : part));
     const depth = this.layers.findIndex((layer) => layer.name === name);
-    const index = this.layers[depth].shown.indexOf(capsule);
-    const go = (layer, to) => {
-      const row = this.layers[layer]?.shown;
-      if (!row) return;
-      const next = `${this.layers[layer].name}.${row[Math.max(0, Math.min(row.length - 1, to))]}`;
-      this.keepStop(next);
-      this.capsules.get(next).group.focus();
+    const here = (this.layers[depth].shown.indexOf(capsule) + 0.5) / this.layers[depth].shown.length;
+    const go = (to, step) => {
+      const row = this.layers[to]?.shown ?? [];
+      const next = row[Math.max(0, Math.min(row.length - 1, Math.round(here * row.length - 0.5) + step))];
+      if (next === undefined) return;
+      this.keepStop(`${this.layers[to].name}.${next}`);
+      this.capsules.get(`${this.layers[to].name}.${next}`).group.focus();
     };
-    const across = (layer) => Math.round(((index + 0.5) / this.layers[depth].shown.length) * (this.layers[layer]?.shown.length ?? 0) - 0.5);
+    const { onSelect, onSilence, onLeave } = this.act;
     const moves = {
-      ArrowRight: () => go(depth, index + 1),
-      ArrowLeft: () => go(depth, index - 1),
-      ArrowUp: () => go(depth + 1, across(depth + 1)),
-      ArrowDown: () => go(depth - 1, across(depth - 1)),
-      Enter: () => this.act.onSelect(name, capsule),
-      " ": () => this.act.onSelect(name, capsule),
-      s: () => this.act.onSilence(name, capsule),
-      Escape: () => this.act.onLeave(),
+      ...{ ArrowRight: () => go(depth, 1), ArrowLeft: () => go(depth, -1), ArrowUp: () => go(depth + 1, 0), ArrowDown: () => go(depth - 1, 0) },
+      ...{ Enter: () => onSelect(name, capsule), " ": () => onSelect(name, capsule), s: () => onSilence(name, capsule), Escape: onLeave },
     };
-    const move = moves[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    const move = moves[event.key === "S" ? "s" : event.key];
     if (!move) return;
     event.preventDefault();
     move();
@@ -183,8 +159,15 @@ export class Tree {
 }
 
 // Room for the names of classes, which lean.
-function headOf(classes) {
-  return 22 + 4.6 * Math.min(11, Math.max(...classes.map((name) => name.length)));
+const headOf = (classes) => 22 + 4.6 * Math.min(11, Math.max(...classes.map((name) => name.length)));
+
+// Takes away what is drawn no more.
+function forget(drawn, keys, element) {
+  for (const [key, item] of drawn) {
+    if (keys.has(key)) continue;
+    element(item).remove();
+    drawn.delete(key);
+  }
 }
 
 function curve(x0, y0, x1, y1) {
@@ -196,6 +179,7 @@ function look(path, strength) {
   const seen = strength ** 0.7;
   path.setAttribute("stroke-opacity", (0.05 + 0.95 * seen).toFixed(3));
   path.setAttribute("stroke-width", (0.4 + 3.2 * seen).toFixed(2));
+  return path;
 }
 
 function place(element, attributes) {
@@ -237,7 +221,7 @@ export function drawIdeal(ideal, image, classes, width) {
     const view = [part.x - part.r * 1.3, part.y - part.r * 1.3, part.r * 2.6, part.r * 2.6].join(" ");
     if (ideal.placed) {
       leaf.append(
-        svg("svg", { x: middle - side / 2, y: bottom, width: side, height: side, viewBox: view }, svg("rect", { x: -9, y: -9, width: 20, height: 20 }), svg("image", { href: image, width: 1, height: 1, style: null })),
+        svg("svg", { x: middle - side / 2, y: bottom, width: side, height: side, viewBox: view }, svg("rect", { x: -9, y: -9, width: 20, height: 20 }), svg("image", { href: image, width: 1, height: 1 })),
         svg("rect", { class: "leaf", x: middle - side / 2, y: bottom, width: side, height: side, rx: 4 }),
       );
     }
@@ -247,10 +231,7 @@ export function drawIdeal(ideal, image, classes, width) {
   wholes.forEach((name, at) => {
     const middle = x(wholes.length, at);
     const isIt = name === ideal.whole;
-    picture.append(
-      svg("rect", { class: isIt ? "bar" : "track", x: middle - 7, y: top, width: 14, height: BAR, rx: 2.5 }),
-      label(name, middle, top, isIt, false),
-    );
+    picture.append(svg("rect", { class: isIt ? "bar" : "track", x: middle - 7, y: top, width: 14, height: BAR, rx: 2.5 }), label(name, middle, top, isIt, false));
   });
   return picture;
 }
@@ -278,14 +259,9 @@ export function drawSpread(lengths, now) {
 
 // What darkness and width of a line mean.
 export function legend() {
-  const picture = svg("svg", { class: "tree legend", viewBox: "0 0 330 16", width: 330, height: 16, role: "img", "aria-label": "Darker and wider lines are stronger couplings." });
-  picture.append(svg("text", { x: 0, y: 12 }, "coupling"));
-  [0.06, 0.25, 0.5, 1].forEach((value, at) => {
-    const path = svg("path", { d: `M${60 + at * 68} 8h28` });
-    look(path, value);
-    picture.append(path, svg("text", { x: 93 + at * 68, y: 12 }, `${value}`));
-  });
-  return picture;
+  const lines = [0.06, 0.25, 0.5, 1].flatMap((value, at) => [look(svg("path", { d: `M${60 + at * 68} 8h28` }), value), svg("text", { x: 93 + at * 68, y: 12 }, `${value}`)]);
+  const about = { class: "tree legend", viewBox: "0 0 330 16", width: 330, height: 16, role: "img", "aria-label": "Darker and wider lines are stronger couplings." };
+  return svg("svg", about, svg("text", { x: 0, y: 12 }, "coupling"), ...lines);
 }
 
 export function table(head, rows) {
