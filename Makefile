@@ -78,7 +78,7 @@ tables: .venv/.study
 	$(BIN)/python claims/pages/findings/pictures.py
 
 clean:
-	rm -rf .venv build dist docs/reference torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist docs/reference docs/gallery-pictures torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 .venv/.study .venv/.explore .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

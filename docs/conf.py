@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import gallery
 import reference
 import torchcaps
 
@@ -66,6 +67,7 @@ CONTENTS = {
         "docs/layers",
         "docs/traces",
         "docs/measures",
+        "docs/gallery",
         "docs/pruning",
         "docs/pruned-trees",
         "docs/porting",
@@ -101,6 +103,12 @@ def with_contents(_app, name, text):
             text[0] += "\n".join(["", "```{toctree}", *lines, "```", ""])
 
 
+def with_pictures(_app, name, text):
+    """The gallery is drawn as it is read."""
+    if name == "docs/gallery":
+        text[0] = gallery.with_pictures(text[0], ROOT / "docs" / "gallery-pictures")
+
+
 def write_front(app, failure):
     """`index.html` is what a server shows of a folder."""
     if failure is None and app.builder.format == "html":
@@ -111,6 +119,7 @@ def write_front(app, failure):
 def setup(app):
     reference.write_pages(ROOT / "docs" / "reference")
     app.connect("source-read", with_contents)
+    app.connect("source-read", with_pictures)
     app.connect("build-finished", write_front)
     app.connect("autodoc-process-docstring", reference.process)
     app.connect("autodoc-skip-member", reference.skip)
