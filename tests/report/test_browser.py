@@ -106,6 +106,8 @@ def test_a_page_is_printed_whole_and_light(opened):
     page.emulate_media(media="print", color_scheme="dark")
     ground = page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
     assert ground == "rgb(255, 255, 255)"
+    # By which pictures are light, too.
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
     closed = page.locator("details p").first
     assert closed.bounding_box()["height"] > 0
 

@@ -68,7 +68,7 @@ from torchcaps.viz.layered import MOST_SHOWN, leads_on
 LOOKED, SHOWN = 200, 3
 # Rows and columns of the patches that are hidden.
 PATCHES = 6
-TURNS = {f"rotation {each}°": rotation(each) for each in (5, 15, 30, 60, 90, 135, 180)}
+TURNS = {f"rotation {each}°": rotation(each) for each in (10, 30, 60, 90, 180)}
 # Few enough that the couplings of a thousand primary capsules fit in memory.
 BATCH = 100
 
