@@ -153,7 +153,7 @@ def test_the_result_lies_as_that_of_a_direct_convolution(last):
 
 def test_a_counter_sees_every_product():
     x, weight = drawn(3, 4, 12, 12).requires_grad_(), drawn(5, 4, 5, 5).requires_grad_()
-    products = fourier._products((12, 12))
+    products = fourier._count_products((12, 12))
     around = products * (144 * 12 + 25 * 20)  # of maps and kernels
     within, after = products * 3 * 4 * 5, products * 64 * 15
     with FlopCounterMode(display=False) as forward:
@@ -174,13 +174,13 @@ def test_float16_has_room_for_the_sums_of_a_map():
 
 def test_the_saving_is_that_of_the_docstring():
     # Frequencies of 10 × 10 points: 4 real, 48 pairs.
-    assert fourier._products((10, 10)) == 148
+    assert fourier._count_products((10, 10)) == 148
     direct = 36 * 81 * 256 * 128 * 256
     ours = 148 * (1024 * (100 * 128 + 25 * 256) + 1024 * 128 * 256 + 36 * 128 * 256)
     assert saving(*CAPSNET, stride=(2, 2), padding=(0, 0)) == direct / ours
     assert 3.0 < direct / ours < 3.1
-    assert fourier._products((3, 5)) == 1 + 3 * 7
-    assert fourier._products((1, 1)) == 1
+    assert fourier._count_products((3, 5)) == 1 + 3 * 7
+    assert fourier._count_products((1, 1)) == 1
 
 
 def test_nothing_is_saved_by_one_image_or_a_small_kernel():
@@ -197,7 +197,7 @@ def test_nothing_is_saved_by_one_image_or_a_small_kernel():
 def test_what_is_made_at_a_time_is_bounded_and_changes_nothing(monkeypatch):
     tensors = [drawn(3, 4, 12, 12), drawn(5, 4, 5, 5)]
     whole = with_gradients(by_fourier(), tensors)
-    products = fourier._products((12, 12))
+    products = fourier._count_products((12, 12))
     # Of kernels there are more than of maps: five numbers a product and channel.
     monkeypatch.setattr(fourier, "PART_BYTES", products * 5 * 8 * 3 - 1)
     parts = fourier._parts(*tensors, products)

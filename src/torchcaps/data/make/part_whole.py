@@ -33,7 +33,7 @@ from torchcaps.data.registry import made_set
 from torchcaps.data.warp import cos_sin
 from torchcaps.errors import TorchcapsError
 
-Split = Literal["train", "validation", "test"]
+PartSplit = Literal["train", "validation", "test"]
 
 # Each purpose draws from its own stream, so turning one knob leaves the other draws as they were.
 _LABEL, _POSE, _JITTER, _INK, _STRAY_COUNT, _STRAYS, _OCCLUDER, _NOISE = range(8)
@@ -99,7 +99,7 @@ def _ordered(knob: str, pair: tuple[float, float], low: float, high: float) -> N
 
 
 def part_whole(
-    split: Split,
+    split: PartSplit,
     n: int,
     *,
     spec: PartWholeSpec | None = None,
@@ -125,10 +125,10 @@ def part_whole(
     """
     spec = spec or PartWholeSpec()
     chunk = max(1, _CHUNK_PIXELS // spec.size**2) if chunk is None else chunk
-    check_choice("split", split, get_args(Split))
+    check_choice("split", split, get_args(PartSplit))
     for name, value, least in (("n", n, 1), ("start", start, 0), ("chunk", chunk, 1)):
         check_count(name, value, least=least)
-    draws = _Draws(seed, get_args(Split).index(split))
+    draws = _Draws(seed, get_args(PartSplit).index(split))
     pieces = [
         _scene(draws, torch.arange(first, min(first + chunk, start + n), device=device), spec)
         for first in range(start, start + n, chunk)

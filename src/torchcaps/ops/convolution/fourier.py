@@ -77,7 +77,7 @@ def saving(x: torch.Size, weight: torch.Size, *, stride: Pair, padding: Pair) ->
     batch, (c_out, c_in) = x[0], weight[:2]
     outputs, phases = math.prod(plan.outputs), math.prod(stride)
     direct = outputs * math.prod(weight[2:]) * c_in * batch * c_out
-    products = _products(plan.points)
+    products = _count_products(plan.points)
     ours = products * (
         phases * c_in * (math.prod(plan.points) * batch + math.prod(plan.taps) * c_out)
         + phases * c_in * batch * c_out
@@ -103,22 +103,22 @@ def _plan(x: torch.Size, weight: torch.Size, stride: Pair, padding: Pair) -> _Pl
     return _Plan((m_h + r_h - 1, m_w + r_w - 1), (r_h, r_w), (m_h, m_w))
 
 
-def _points_first(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) -> Tensor:
+def _in_phases(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) -> Tensor:
     """[a, c, h, w] as [points, phases · c, a], zeros where there is nothing."""
-    maps = F.pad(_as_points(maps), _around(maps, points, stride, before))
+    maps = F.pad(_samples_last(maps), _around(maps, points, stride, before))
     split = maps.unflatten(0, (points[0], stride[0])).unflatten(2, (points[1], stride[1]))
     laid: Tensor = split.permute(0, 2, 1, 3, 4, 5).flatten(2, 4).flatten(0, 1)
     return laid
 
 
-def _put_back(
+def _from_phases(
     values: Tensor, maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)
 ) -> None:
-    """The transpose of `_points_first`, into `maps`."""
+    """The transpose of `_in_phases`, into `maps`."""
     split = values.view(*points, *stride, maps.shape[1], maps.shape[0]).permute(0, 2, 1, 3, 4, 5)
     whole = split.flatten(2, 3).flatten(0, 1)  # [h, w, c, a]
     pads = [-pad for pad in _around(maps, points, stride, before)]
-    maps.copy_(_as_maps(F.pad(whole, pads)))
+    maps.copy_(_samples_first(F.pad(whole, pads)))
 
 
 def _around(maps: Tensor, points: Pair, stride: Pair, before: Pair) -> list[int]:
@@ -134,19 +134,19 @@ def _around(maps: Tensor, points: Pair, stride: Pair, before: Pair) -> list[int]
 # through a matrix of as many rows as there are samples.
 
 
-def _as_points(maps: Tensor) -> Tensor:
+def _samples_last(maps: Tensor) -> Tensor:
     """[a, c, h, w] as [h, w, c, a]."""
     a, c, h, w = maps.shape
     return maps.reshape(a, c * h * w).t().contiguous().view(c, h, w, a).permute(1, 2, 0, 3)
 
 
-def _as_maps(points: Tensor) -> Tensor:
+def _samples_first(points: Tensor) -> Tensor:
     """[h, w, c, a] as [a, c, h, w]."""
     h, w, c, a = points.shape
     return points.permute(2, 0, 1, 3).reshape(c * h * w, a).t().contiguous().view(a, c, h, w)
 
 
-def _products(points: Pair) -> int:
+def _count_products(points: Pair) -> int:
     """Count products of real numbers: three for each pair of conjugate frequencies, one for the
     others."""
     own = math.prod(1 + (n % 2 == 0) for n in points)
@@ -199,8 +199,8 @@ class _Products(torch.autograd.Function):
     ) -> Tensor:
         y = a.new_zeros(len(a), len(x), len(weight))
         for some in _parts(x, weight, len(a) * math.prod(stride)):
-            maps = _transformed(a, _points_first(x[:, some], plan.points, stride, padding))
-            kernels = _transformed(b, _points_first(weight[:, some], plan.taps, stride))
+            maps = _transformed(a, _in_phases(x[:, some], plan.points, stride, padding))
+            kernels = _transformed(b, _in_phases(weight[:, some], plan.taps, stride))
             _add(y, maps.transpose(1, 2), kernels)
         return _transformed(c, y)
 
@@ -235,14 +235,14 @@ def _gradients(
     )
     for some in _parts(x, weight, len(a) * math.prod(stride)):
         if of_x is not None:
-            kernels = _transformed(b, _points_first(weight[:, some], plan.taps, stride))
+            kernels = _transformed(b, _in_phases(weight[:, some], plan.taps, stride))
             of_maps = torch.bmm(kernels, of_products.transpose(1, 2))
             of_maps = _transformed(a.t(), of_maps)
-            _put_back(of_maps, of_x[:, some], plan.points, stride, padding)
+            _from_phases(of_maps, of_x[:, some], plan.points, stride, padding)
         if of_weight is not None:
-            maps = _transformed(a, _points_first(x[:, some], plan.points, stride, padding))
+            maps = _transformed(a, _in_phases(x[:, some], plan.points, stride, padding))
             of_kernels = _transformed(b.t(), torch.bmm(maps, of_products))
-            _put_back(of_kernels, of_weight[:, some], plan.taps, stride)
+            _from_phases(of_kernels, of_weight[:, some], plan.taps, stride)
     return of_x, of_weight
 
 
