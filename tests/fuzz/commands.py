@@ -5,8 +5,6 @@ import io
 import json
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -51,8 +49,8 @@ ARGUMENTS = {
     "study report": [],
     "study tables": [],
 }
-# Of other machines, of which the bench has none.
-ELSEWHERE = {"--on", "--device"}
+# Of a GPU, of which the bench has none.
+ELSEWHERE = {"--device"}
 
 
 def _commands(group: Any, before: str = "") -> dict[str, Any]:
@@ -151,7 +149,7 @@ def check_command(words: list[str]) -> str:
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["torchcaps", *words]),
-        mock.patch.object(pool, "here", _in_this_process),
+        mock.patch.object(pool, "hirer", _in_this_process),
         mock.patch.dict(PUBLISHED, mnist=NEAR),
         quiet(out, err),
         in_time(),
@@ -170,10 +168,9 @@ def check_command(words: list[str]) -> str:
     return "refused"
 
 
-@contextmanager
-def _in_this_process(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
+def _in_this_process(settings: Settings, ledger: Ledger) -> Hire:
     """Another process takes seconds to start, and knows no data set of tests."""
-    yield lambda cells, number: _Worker(serve(cells, settings, number))
+    return lambda cells, number: _Worker(serve(cells, settings, number))
 
 
 class _Worker(NamedTuple):
