@@ -1,0 +1,64 @@
+"""Tutorials run from top to bottom as they stand, as pages and as notebooks."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from registries import as_before
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "README")
+
+
+def test_there_are_six_and_each_is_listed():
+    listed = re.findall(r"\]\((\S+)\.md\)", (DOCS / "tutorials/README.md").read_text("utf-8"))
+    assert sorted(listed) == [page.stem for page in PAGES]
+    assert len(PAGES) == 6
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem != "parse-tree"], ids=lambda page: page.stem
+)
+def test_a_tutorial_runs(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+    assert len(blocks) >= 3
+    names = {"__name__": "__main__"}
+    with as_before():
+        for block in blocks:
+            exec(compile(block, str(page), "exec"), names)
+
+
+def test_what_the_tree_tutorial_says_is_what_it_prints(monkeypatch, tmp_path, capsys):
+    """Its sentences are about numbers of networks that come with the package."""
+    page = (DOCS / "tutorials/parse-tree.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.S):
+        exec(compile(block, "parse-tree", "exec"), names)
+    assert all(
+        layer.dyr < 0.15 for layer in names["tc"].analysis.routing_dynamics(names["trace"]).layers
+    )
+    printed = capsys.readouterr().out
+    edges = dict(re.findall(r"(routed|even) edges: (\S+)", printed))
+    of_all = dict(re.findall(r"(routed|even) if all parts led to the object: (\S+)", printed))
+    assert float(edges["even"]) == 0
+    assert 0.5 < float(edges["routed"]) < float(of_all["routed"])
+    fall = {row.by: row.fall for row in names["use"].couplings}
+    assert fall["mean"] < 0.1 < 0.8 < fall["other"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_its_notebook_is_the_page_and_runs(page, tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    spec = importlib.util.spec_from_file_location("notebooks", DOCS / "notebooks.py")
+    notebooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebooks)
+    text = page.with_suffix(".ipynb").read_text(encoding="utf-8")
+    assert text == notebooks.notebook(page), "python docs/notebooks.py makes it anew"
+    made = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(made, timeout=300, cwd=str(tmp_path)).execute()
