@@ -33,6 +33,7 @@ YOURS = {
     "first",
     "images",
     "inside",
+    "invariance",
     "job",
     "keys",
     "labels",

@@ -39,6 +39,9 @@ ARGUMENTS = {
     "prune": ["RUN"],
     "perturb": ["RUN"],
     "dictionary": ["RUN"],
+    "export": ["RUN"],
+    "paper": ["RUN"],
+    "crossval": [],
     "data list": [],
     "data get": ["mnist", "no_such"],
     "data check": ["part-whole", "mnist", "PICTURES"],
@@ -93,6 +96,8 @@ def draw_command(draw: random.Random, bench: Bench) -> list[str]:
     # What trains has to stop soon, and what writes needs a place.
     if name == "prune":
         words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
+    if name == "crossval":
+        words += ["--data", "folder", "--out", str(bench.folder / "folds"), "--dry-run"]
     if name == "study run":
         words += ["--time-budget", "1s"]
     if name == "train":

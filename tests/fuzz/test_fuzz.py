@@ -61,7 +61,7 @@ def test_every_run_of_pytest_says_the_seed(request):
 
 
 def test_commands_are_drawn_with_the_options_that_they_have():
-    assert set(KNOWN) - set(COMMANDS) == {"demo"}
+    assert set(KNOWN) - set(COMMANDS) == {"demo", "explore"}
     assert {"--seeds", "--trunk", "--tensorboard"} <= set(COMMANDS["train"][1])
     assert "--dry-run" in COMMANDS["study table"][1]
     assert {"--json", "--dry-run", "--crop"} <= FLAGS

@@ -128,7 +128,7 @@ def test_training_begins_with_what_names_suggest(root: Path, tmp_path, monkeypat
     def stop(*_: object, **__: object) -> None:
         raise TorchcapsError("it was to begin.")
 
-    monkeypatch.setattr(FIT, "_train", stop)
+    monkeypatch.setattr(FIT.Going, "steps", stop)
     plain = recipe(data="folder")
     assert text_of(lambda: fit(plain, tmp_path / "run", root=root)) == "it was to begin."
     assert caplog.messages == [HINT]

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
@@ -63,6 +62,9 @@ from torchcaps.viz import (
     draw_saliency,
 )
 from torchcaps.viz.layered import MOST_SHOWN, leads_on
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Images that are turned and given other couplings, and images that are drawn.
 LOOKED, SHOWN = 200, 3
@@ -293,7 +295,7 @@ def pictures_of(
         return []
     pictures = []
 
-    def add(about: About, title: str, figure: Figure, note: str = "") -> None:
+    def add(about: About, title: str, figure: "Figure", note: str = "") -> None:
         pictures.append(Picture(about, title, figure, note))
 
     # Capsules of the last layer are classes where there is one for each.

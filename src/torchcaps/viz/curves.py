@@ -131,7 +131,7 @@ def draw_invariance(found: Invariance, *, change: str = "rotation") -> Figure:
         found: what `MeasureInvariance` found, of changes with names such as "rotation 30°".
         change: the word before their strengths.
 
-    >>> draw_invariance(found, change="rotation")
+    >>> draw_invariance(invariance, change="rotation")
     """
     check_drawn("draw_invariance", found, Invariance, "what analysis.MeasureInvariance found")
     rows = [(re.fullmatch(r"(.*?) ([-\d.]+) ?(.*)", row.change), row) for row in found.layers]
