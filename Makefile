@@ -86,6 +86,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,docs,export,tools]" -e ./claims
+	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools]" -e ./claims
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

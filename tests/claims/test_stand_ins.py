@@ -331,7 +331,7 @@ def call(monkeypatch, capsys, tmp_path) -> Iterator[Callable[..., dict[str, Any]
         return dataclasses.replace(plan, jobs=jobs)
 
     monkeypatch.setattr(of_claims, "plan_of", cut)
-    monkeypatch.setattr(workers, "Worker", InThisProcess)
+    monkeypatch.setattr(workers, "_Process", InThisProcess)
     monkeypatch.setattr(pool, "SECONDS_BETWEEN_LOOKS", 0)
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGTERM)

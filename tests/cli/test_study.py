@@ -160,6 +160,7 @@ def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkey
     code, out, err = call("run", "my.toml", "--import", "mine_of_study.py")
     assert (code, "mine_of_study  1" in out) == (0, True), err
     assert given[0].imports == (Path("mine_of_study.py"),)
+    assert given[0].for_elsewhere().imports == (file,)
     code, out, err = call("status", "my.toml", "--import", "mine_of_study.py")
     assert (code, out.startswith("1 of 1 cells done")) == (0, True), err
 

@@ -5,6 +5,8 @@ import io
 import json
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -52,8 +54,8 @@ ARGUMENTS = {
     "study report": [],
     "study tables": [],
 }
-# Of a GPU, of which the bench has none.
-ELSEWHERE = {"--device"}
+# Of other machines, of which the bench has none.
+ELSEWHERE = {"--on", "--device"}
 
 
 def _commands(group: Any, before: str = "") -> dict[str, Any]:
@@ -154,7 +156,7 @@ def check_command(words: list[str]) -> str:
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["torchcaps", *words]),
-        mock.patch.object(pool, "hirer", _in_this_process),
+        mock.patch.object(pool, "here", _in_this_process),
         mock.patch.dict(PUBLISHED, mnist=NEAR),
         quiet(out, err),
         in_time(),
@@ -173,9 +175,10 @@ def check_command(words: list[str]) -> str:
     return "refused"
 
 
-def _in_this_process(settings: Settings, ledger: Ledger) -> Hire:
+@contextmanager
+def _in_this_process(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
     """Another process takes seconds to start, and knows no data set of tests."""
-    return lambda cells, number: _Worker(serve(cells, settings, number))
+    yield lambda cells, number: _Worker(serve(cells, settings, number))
 
 
 class _Worker(NamedTuple):

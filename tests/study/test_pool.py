@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from error_text import text_of
 from study_line import kill_all, until
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study.pool import MOST_DEATHS, _Pool, run_study
 from torchcaps.study.settings import Settings
@@ -35,7 +36,7 @@ class Pretended:
 
 @pytest.mark.parametrize("option", ["--out", "--evidence"])
 def test_folders_that_take_no_file_are_found_before_training(study, tmp_path, monkeypatch, option):
-    monkeypatch.setattr("torchcaps.study.workers.Worker", no_worker)
+    monkeypatch.setattr("torchcaps.study.workers._Process", no_worker)
     file = tmp_path / "file"
     file.touch()
     folders = {"--out": tmp_path / "runs", "--evidence": tmp_path / "e", option: file}
@@ -46,7 +47,7 @@ def test_folders_that_take_no_file_are_found_before_training(study, tmp_path, mo
 
 
 def test_records_that_cannot_be_read_are_found_before_training(study, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchcaps.study.workers.Worker", no_worker)
+    monkeypatch.setattr("torchcaps.study.workers._Process", no_worker)
     folder = tmp_path / "e" / study().name
     folder.mkdir(parents=True)
     (folder / "0123456789ab.json").write_text("{")
@@ -72,13 +73,34 @@ def test_a_worker_that_died_is_replaced_while_others_work(study, ledger):
     assert pool.deaths[second] == 1
 
 
-def test_a_cell_is_left_until_the_lock_of_its_dead_worker_is_free(study, ledger):
+def test_a_queue_that_takes_fewer_workers_gets_fewer(study, ledger):
+    cells = study(seeds=(0, 1, 2)).cells()
+    hired = []
+
+    def hire(cells, number):
+        if len(hired) == 2:
+            raise TorchcapsError("the queue is full.")
+        hired.append(number)
+        return Pretended()
+
+    states = {cell.name: "waiting" for cell in cells}
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder, jobs=3), hire)
+    assert pool.tend(states)
+    pool.hire = no_worker
+    assert pool.tend(states)
+    assert hired == [0, 1]
+    # Where none is taken there is nothing to wait for.
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder, jobs=3), hire)
+    assert text_of(lambda: pool.tend(states)) == "the queue is full."
+
+
+def test_a_machine_that_went_away_is_no_fault_of_its_cell(study, ledger):
     (cell,) = study().cells()
     pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder), no_worker)
-    pool.workers = [Pretended(End("killed", cell.name))]
+    pool.workers = [Pretended(End("lost", cell.name))]
     # A disk that machines share frees the locks of a dead one after a while.
     assert pool.tend({cell.name: "running"})
-    assert pool.deaths == {cell.name: 1}
+    assert not pool.deaths
     pool.hire = lambda cells, number: Pretended()
     assert pool.tend({cell.name: "begun"})
     assert len(pool.workers) == 1
@@ -158,7 +180,7 @@ def test_cells_that_were_stopped_are_told(study, ledger):
 def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatch):
     (cell,) = study().cells()
     ledger.fail(cell, "the loss became nan", is_result=True)
-    monkeypatch.setattr("torchcaps.study.workers.Worker", no_worker)
+    monkeypatch.setattr("torchcaps.study.workers._Process", no_worker)
     seen = []
     settings = Settings(ledger.folder, tmp_path / "evidence")
     assert run_study(study(), settings, watch=seen.append) == []
@@ -176,7 +198,7 @@ def test_a_system_that_makes_no_record_holds_up_no_other(study, ledger, tmp_path
         ledger.fail(other, "the loss became nan", is_result=True)
         return Pretended(End("done"))
 
-    monkeypatch.setattr("torchcaps.study.pool.hirer", lambda *_: hire)
+    monkeypatch.setattr("torchcaps.study.pool._place", lambda *_: nullcontext(hire))
     settings = Settings(ledger.folder, tmp_path / "evidence")
     said = text_of(lambda: run_study(both, settings))
     assert f"holds what was measured of {gone.name}, but its run is gone" in said

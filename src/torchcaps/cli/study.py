@@ -88,6 +88,13 @@ def run(
         typer.Option(help="Networks that each process trains at once: for small ones on a GPU."),
     ] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
+    on: Annotated[
+        str,
+        typer.Option(
+            help="Where they are trained: here, ray (a Ray cluster; ray:HOST:PORT), or slurm "
+            "(slurm:partition=gpu,timeout_min=60)."
+        ),
+    ] = "here",
     time_budget: Annotated[
         str | None,
         typer.Option(help="8m, 90s, 1h30m: then all states are saved, and the same line goes on."),
@@ -108,7 +115,7 @@ def run(
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only, evidence)
     imports = tuple(own_code or ())
-    settings = Settings(out, evidence, root, jobs, device, until, imports, together)
+    settings = Settings(out, evidence, root, jobs, device, until, on, imports, together)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
     if what.endswith(".toml"):

@@ -3,7 +3,7 @@
 Workers share nothing but the ledger. The pool starts as many as there are jobs, starts another one
 where one was killed, writes a record as soon as a system is complete, and ends when no cell is left
 that could be taken. Killed itself, it leaves a ledger that the same call goes on with. Where its
-workers run is the business of `workers`.
+workers run is the business of `workers`, `on_ray` and `on_slurm`.
 """
 
 import signal
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from torchcaps.errors import Interrupted, TorchcapsError
@@ -21,7 +21,7 @@ from torchcaps.study.record import read_records
 from torchcaps.study.settings import Settings, check, check_folders
 from torchcaps.study.system import Cell, Study
 from torchcaps.study.work import OPEN
-from torchcaps.study.workers import Hire, Worker, hirer
+from torchcaps.study.workers import Hire, Worker, here
 
 # A cell whose worker was killed so often is left alone.
 MOST_DEATHS = 3
@@ -45,18 +45,19 @@ def run_study(
     ledger, cells = Ledger(settings.folder), study.cells()
     for cell in cells:
         ledger.forgive(cell)
-    pool = _Pool(cells, ledger, settings, hirer(settings, ledger))
-    if threading.current_thread() is threading.main_thread():
-        # As Ctrl-C: the workers save their states.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _tend_to_the_end(pool, study, watch)
-    except KeyboardInterrupt:
-        pool.stop()
-        raise Interrupted("the study was interrupted; the same command goes on.") from None
-    except BaseException:
-        pool.stop()
-        raise
+    with _place(settings, ledger) as hire:
+        pool = _Pool(cells, ledger, settings, hire)
+        if threading.current_thread() is threading.main_thread():
+            # As Ctrl-C: the workers save their states.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            _tend_to_the_end(pool, study, watch)
+        except KeyboardInterrupt:
+            pool.stop()
+            raise Interrupted("the study was interrupted; the same command goes on.") from None
+        except BaseException:
+            pool.stop()
+            raise
     paths = write_records(study, ledger, settings.evidence)
     pool.explain(pool.states())
     return paths
@@ -81,6 +82,19 @@ def _tend_to_the_end(
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
+def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
+    """Say where workers are hired."""
+    if settings.place == "ray":
+        from torchcaps.study.on_ray import on_ray
+
+        return on_ray(settings, ledger)
+    if settings.place == "slurm":
+        from torchcaps.study.on_slurm import on_slurm
+
+        return on_slurm(settings, ledger)
+    return here(settings, ledger)
+
+
 class _Pool:
     """The workers that run, and how often cells were left by one that was killed."""
 
@@ -94,6 +108,8 @@ class _Pool:
         # Workers that died before they took a cell, one after another.
         self.early = 0
         self.started = 0
+        # A queue may take fewer jobs than were asked for.
+        self.most = settings.jobs
 
     def states(self) -> dict[str, State]:
         """Say where each cell stands."""
@@ -112,9 +128,7 @@ class _Pool:
             # One worker takes several cells.
             cells = running + len(takeable)
             workers = min(self.settings.jobs, -(-cells // self.settings.together))
-            for _ in range(workers - len(self.workers)):
-                self.workers.append(self.hire(self._cells(), self.started))
-                self.started += 1
+            self._hire(min(workers, self.most) - len(self.workers))
         return bool(self.workers) or any(states[name] == "running" for name in self.left)
 
     def stop(self) -> None:
@@ -163,6 +177,18 @@ class _Pool:
                 f"at; the same command goes on."
             )
 
+    def _hire(self, workers: int) -> None:
+        for _ in range(workers):
+            try:
+                self.workers.append(self.hire(self._cells(), self.started))
+            except TorchcapsError:
+                if not self.workers:
+                    raise
+                # Those that are there go on.
+                self.most = len(self.workers)
+                return
+            self.started += 1
+
     def _cells(self) -> list[Cell]:
         return [cell for cell in self.cells if self.deaths[cell.name] < MOST_DEATHS]
 
@@ -174,8 +200,9 @@ class _Pool:
         how, cell = worker.end()
         if how == "stopped":
             self.was_stopped = True
-        if how == "killed" and cell is not None:
+        if how in ("killed", "lost") and cell is not None:
             self.left.add(cell)
-            self.deaths[cell] += 1
         # One that died before it took a cell died of something that all workers share.
         self.early = self.early + 1 if how == "killed" and cell is None else 0
+        if how == "killed" and cell is not None:
+            self.deaths[cell] += 1

@@ -1,13 +1,14 @@
-"""Workers: the processes in which a pool has cells trained."""
+"""Workers: what a pool knows of them wherever they run, and those that are processes of this
+machine."""
 
 import multiprocessing
 import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
@@ -26,11 +27,31 @@ class End(NamedTuple):
     """How a worker came to its end, and the cell that it was at.
 
     "done" when it found no cell to take, "stopped" when it saved a state and was not to go on,
-    "killed" when it died.
+    "killed" when it died, "lost" when its machine went away.
     """
 
-    how: Literal["done", "stopped", "killed"]
+    how: Literal["done", "stopped", "killed", "lost"]
     cell: str | None = None
+
+
+class Worker(Protocol):
+    """Takes cells until none is left. The pool starts it, watches it, and asks how it ended."""
+
+    def is_alive(self) -> bool:
+        """Whether it still works, or waits for a place to work at."""
+
+    def end(self) -> End:
+        """Say how it ended. Raises the sentence of an error that another worker would meet too."""
+
+    def terminate(self) -> None:
+        """Ask it to save its state and stop."""
+
+    def join(self) -> None:
+        """Wait until it has stopped."""
+
+
+# Starts the worker of a number, which takes some cells.
+Hire = Callable[[Sequence[Cell], int], Worker]
 
 
 def serve(
@@ -59,9 +80,14 @@ def serve(
     return True
 
 
-class Worker:
-    """A process that takes cells until none is left. The pool starts it, watches it, and asks how
-    it ended."""
+@contextmanager
+def here(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
+    """Hire processes of this machine."""
+    yield lambda cells, number: _Process(cells, settings, number, ledger)
+
+
+class _Process:
+    """A worker that is a process of this machine."""
 
     def __init__(self, cells: Sequence[Cell], settings: Settings, number: int, ledger: Ledger):
         self._ledger = ledger
@@ -99,12 +125,3 @@ def _process(cells: Sequence[Cell], settings: Settings, number: int, parent: int
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not serve(cells, settings, number, parent):
         sys.exit(STOPPED)
-
-
-# Starts the worker of a number, which takes some cells.
-Hire = Callable[[Sequence[Cell], int], Worker]
-
-
-def hirer(settings: Settings, ledger: Ledger) -> Hire:
-    """Hire processes of this machine."""
-    return lambda cells, number: Worker(cells, settings, number, ledger)
