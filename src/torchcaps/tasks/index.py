@@ -52,7 +52,7 @@ def made_index() -> dict[str, Any]:
     from torchcaps.models.meanings import MEANINGS
 
     names = sorted(name for name, preset in MODELS.items() if not preset.is_own)
-    return {"networks": {name: network_row(name) for name in names}, "meanings": dict(MEANINGS)}
+    return {"networks": {name: network_row(name) for name in names}, "meanings": MEANINGS}
 
 
 def write_index() -> None:
