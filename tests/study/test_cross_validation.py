@@ -10,6 +10,10 @@ import itertools
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +198,21 @@ def stop_at(count: int):
         return evaluate(*args, **kwargs)
 
     return evaluating
+
+
+@pytest.mark.slow
+def test_what_was_killed_goes_on(done, root, tmp_path) -> None:
+    """SIGKILL in the midst of the third run: the same call comes to the same numbers."""
+    line = [sys.executable, "-m", "torchcaps", "crossval", "--root", root, "--groups", GROUPS]
+    line += ["--folds", "3", "--epochs", "1", "--set", "batch_size=33", "--option", "decoder=false"]
+    process = subprocess.Popen([*line, "--out", tmp_path / "cv"], stderr=subprocess.DEVNULL)
+    third = tmp_path / "cv" / "1-efficient_capsnet-fold-2-of-3" / "recipe.json"
+    while not third.is_file() and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "cv" / "crossval.json").exists()
+    assert crossval(recipe(), tmp_path / "cv", root=root, folds=3).numbers() == done[0].numbers()
 
 
 def test_pictures_that_changed_since_are_refused(done, root, tmp_path) -> None:
