@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 
 from torchcaps import layers, ops
+from torchcaps.ops.by_name import PLAIN
 
 SRC = Path(ops.__file__).parents[1]
 ROOMS = [path for room in ("ops", "layers") for path in sorted((SRC / room).glob("**/*.py"))]
-OPTIONS = {
-    name: set(inspect.signature(getattr(ops, f"{name}_routing")).parameters)
-    for name in layers.ROUTINGS
-}
+OPTIONS = {name: set(inspect.signature(PLAIN[name]).parameters) for name in layers.ROUTINGS}
 SHARED = {name for name, n in Counter(x for own in OPTIONS.values() for x in own).items() if n > 1}
 # Words that mean something else elsewhere, as of a query, a product or a kernel; and tensors that
 # come with the votes.
-COMMON = {"norm", "start", "agreement", "normalise", "prior", "child_id"}
+COMMON = {"norm", "start", "agreement", "normalise", "prior", "child_id", "poses", "weight"}
 OWN = [(name, x) for name, every in OPTIONS.items() for x in sorted(every - SHARED - COMMON)]
 # A kernel has to know what it computes with, and the loop that three routings share is one of them.
 FORMS = ("ops/fused/{}.py", "ops/native/{}.py")

@@ -108,6 +108,10 @@ def test_promised_names_are_public(package):
             "votes, *, bias=None, squash='exp', keep='none', couple=None",
         ),
         (
+            tc.ops.self_routing,
+            "votes, activation=None, *, poses, weight, bias=None, keep='none', couple=None",
+        ),
+        (
             tc.ops.conv3d_routing,
             "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', "
             "detach='none', keep='none', couple=None",

@@ -119,6 +119,14 @@ OPS = {
     "self-attention": lambda x: ops.self_attention_routing(
         x["votes"], bias=x["prior"], keep="last"
     ),
+    "self-routing": lambda x: ops.self_routing(
+        x["votes"],
+        x["activation"],
+        poses=x["of_grid"][:, :CHILDREN],
+        weight=x["votes"][0],
+        bias=x["prior"],
+        keep="last",
+    ),
     "distance-sample": distance(),
     "distance-batch": distance(scale="batch", squash="exp", detach="votes"),
     "conv3d-map": conv3d("map"),
@@ -140,6 +148,7 @@ COMPILED = [
     "inverted-bare",
     "inverted-activations",
     "self-attention",
+    "self-routing",
     "distance-sample",
     "distance-batch",
     "conv3d-map",

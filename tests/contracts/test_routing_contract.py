@@ -1,5 +1,6 @@
 """Every routing keeps the public contract, and the contract calls every fault by its name."""
 
+import inspect
 import re
 from functools import partial
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from reference.dynamic import dynamic_routing as dynamic_twin
 from reference.em import em_routing as em_twin
 from reference.inverted import inverted_routing as inverted_twin
 from reference.self_attention import self_attention_routing as self_attention_twin
+from reference.self_routing import self_routing as self_routing_twin
 from reference.uniform import uniform_routing as uniform_twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting, Routing, SelfAttentionRouting, UniformRouting
@@ -23,6 +25,7 @@ from torchcaps.ops import (
     em_routing,
     inverted_routing,
     self_attention_routing,
+    self_routing,
     uniform_routing,
 )
 from torchcaps.ops.squashing import squash
@@ -81,6 +84,24 @@ def self_attention(name, *, declared=None, **options):
         return self_attention_twin(votes, **like(votes, options))
 
     return Entry(f"self-attention-{name}", routing, reference, declared or {})
+
+
+def by_themselves(name, weight, bias, *, declared=None):
+    """Children that see nothing of the votes but by the poses that the contract makes of them."""
+
+    def given(votes):
+        return {"weight": weight.to(votes), "bias": bias.to(votes)}
+
+    def routing(votes, *, poses, keep):
+        active = as_their_votes_lean(votes)
+        return self_routing(votes, active, poses=poses, **given(votes), keep=keep)
+
+    def reference(votes, *, poses):
+        active = as_their_votes_lean(votes)
+        return self_routing_twin(votes, active, poses, **given(votes))
+
+    declared = {"fixed_coupling": True, "sizes": [OWN_SIZE]} | (declared or {})
+    return Entry(f"self-routing-{name}", routing, reference, declared)
 
 
 def of_one_length(votes):
@@ -187,6 +208,8 @@ GENERATOR = torch.Generator().manual_seed(7)
 N_IN, N_OUT, SIZE = OWN_SIZE = (5, 3, 4)
 BIAS = torch.randn(N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64) / 5
 PRIOR = torch.randn(N_IN, N_OUT, generator=GENERATOR, dtype=torch.float64) / 5
+CHOICE = torch.randn(N_IN, N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64)
+SAME_CHOICE = CHOICE[:1].expand_as(CHOICE)
 BIAS_OF_TYPES = torch.randn(2, 2, generator=GENERATOR, dtype=torch.float64) / 5
 
 
@@ -309,6 +332,9 @@ ROUTINGS = [
             "stops_gradient": True,
         },
     ),
+    by_themselves("first", 0 * CHOICE, 0 * PRIOR, declared={"first_iteration": over_parents}),
+    by_themselves("learned", CHOICE, PRIOR, declared={"interchangeable": "neither"}),
+    by_themselves("same-matrix", SAME_CHOICE, 0 * PRIOR, declared={"interchangeable": "children"}),
     conv3d("one-map", grid=one_map),
     conv3d("one-position", grid=one_position),
     conv3d("one-iteration", grid=one_map, iterations=1, declared={"fixed_coupling": True}),
@@ -362,7 +388,9 @@ def test_zero_votes_have_a_second_derivative(entry):
     # torch.linalg.vector_norm has NaN there.
     size = entry.declared.get("sizes", [OWN_SIZE])[0]
     votes = torch.zeros(*size, dtype=torch.float64, requires_grad=True)
-    parents, steps, _ = entry.routing(votes, keep="last")
+    taken = inspect.signature(entry.routing).parameters
+    beside = {"poses": votes.mean(-2)} if "poses" in taken else {}
+    parents, steps, _ = entry.routing(votes, keep="last", **beside)
     given = [*parents, steps[-1].coupling]
     score = sum(x.square().sum() + x.sum() for x in given if x is not None)
     (first,) = torch.autograd.grad(score, votes, create_graph=True)

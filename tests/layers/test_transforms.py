@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from torchcaps import Capsules, TorchcapsError
 from torchcaps.layers import ROUTINGS, DenseCapsules, DistanceRouting, use_backend
-from torchcaps.ops import native
+from torchcaps.ops import fused, native
 from torchcaps.types import VoteMap
 
 NONE = r"has gradients by backward\(\), but none in forward mode or through torch.func; for these"
@@ -66,7 +66,7 @@ def test_a_derivative_is_that_of_the_votes(name, how):
 
 
 @pytest.mark.parametrize("backend", ["fused", "native"])
-@pytest.mark.parametrize("name", ROUTINGS)
+@pytest.mark.parametrize("name", fused.ROUTINGS)
 @pytest.mark.parametrize("how", DERIVATIVES)
 def test_it_is_refused_where_votes_are_not_made(name, how, backend):
     sums, pose, tangent = case(name, backend)

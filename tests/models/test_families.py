@@ -67,8 +67,9 @@ def test_whatever_the_routing_the_lengths_of_classes_are_squashed_alike(name):
         with torch.device("meta"):
             classes = create_model(name, routing=routing).layers["classes"]
         found[routing] = getattr(classes.routing, "squash", None)
-    # EM routing squashes nothing.
+    # These squash nothing.
     assert found.pop("em", None) is None
+    assert found.pop("self_routing") is None
     assert len(found) == 4
     assert len(set(found.values())) == 1, found
 

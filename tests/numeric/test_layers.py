@@ -67,6 +67,7 @@ OPTIONS = {
         "start": ["none", "learned"],
     },
     "self_attention": {"prior": ["zero", "learned"]},
+    "self_routing": {},
     "uniform": {"normalise": ["softmax", "mean"], "bias": [False, True], "squash": SQUASHES},
 }
 

@@ -44,6 +44,13 @@ def inverted(votes, activation=None, *, norm_weight=None, norm_bias=None, **opti
     return ops.inverted_routing(votes, activation, norm=norm, **options)
 
 
+def by_themselves(votes, activation=None, **options):
+    """A child of two components: the first and the last of its votes."""
+    poses = votes[..., [0, -1]].mean(-2)
+    weight = poses.new_ones(*votes.shape[-3:-1], 2) * torch.arange(votes.shape[-2]).unsqueeze(-1)
+    return ops.self_routing(votes, activation, poses=poses, weight=weight, **options)
+
+
 def conv3d(votes, *, types, **options):
     """With as many types as the number of parents allows, up to `types`."""
     n_out = votes.shape[-2]
@@ -80,6 +87,7 @@ SUBJECTS = {
     ),
     "inverted-activations": Subject(inverted, ITERATIONS | LAMBDA, ACTIVE, MAY_HAVE),
     "self-attention": Subject(ops.self_attention_routing, SQUASH, may_have=({"bias": "ij"},)),
+    "self-routing": Subject(by_themselves, {}, may_have=({"activation": "i"}, {"bias": "ij"})),
     "squash": Subject(ops.squash, {"kind": SQUASH["squash"]}),
 }
 for variant in VARIANTS:

@@ -49,6 +49,8 @@ def plain():
             v, parent_grid=(2, 1, 2), iterations=1, **asked
         ),
     }
+    own = {"poses": torch.randn(B, I, 2), "weight": torch.randn(I, J, 2)}
+    routings["self_routing"] = lambda **asked: ops.self_routing(v, a, **own, **asked)
     # The others with their defaults.
     for name in {*by_name.PLAIN} - {each.partition("-")[0] for each in routings}:
         routings[name] = partial(by_name.PLAIN[name], v)

@@ -16,6 +16,7 @@ from torchcaps.ops import (
     margin_loss,
     materialise,
     self_attention_routing,
+    self_routing,
     squash,
     uniform_routing,
 )
@@ -90,6 +91,7 @@ def routed_by(name):
     """A routing of votes [b, i, j, d] by children of these activations."""
     beta = torch.randn(2, 5).double()
     norm = torch.rand(3).double() + 0.5, torch.randn(3).double()
+    poses, choice = torch.randn(3, 6, 2).double(), torch.randn(6, 5, 2).double()
     return {
         "conv3d": lambda votes, a: conv3d_routing(votes, parent_grid=(1, 5, 1)),
         "distance": lambda votes, a: distance_routing(votes, a),
@@ -97,6 +99,8 @@ def routed_by(name):
         "em": lambda votes, a: em_routing(votes, a, beta_a=beta[0], beta_u=beta[1], lambda_=0.1),
         "inverted": lambda votes, a: inverted_routing(votes, norm=norm),
         "self_attention": lambda votes, a: self_attention_routing(votes),
+        # By poses of their own, for the same reason.
+        "self_routing": lambda votes, a: self_routing(votes, a, poses=poses, weight=choice),
         "uniform": lambda votes, a: uniform_routing(votes, squash="exp"),
     }[name]
 

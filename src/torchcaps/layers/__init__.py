@@ -32,6 +32,7 @@ from torchcaps.layers.routing.dynamic import DynamicRouting
 from torchcaps.layers.routing.em import EMRouting
 from torchcaps.layers.routing.inverted import InvertedRouting
 from torchcaps.layers.routing.self_attention import SelfAttentionRouting
+from torchcaps.layers.routing.self_routing import SelfRouting
 from torchcaps.layers.routing.uniform import UniformRouting
 from torchcaps.layers.schedule import route_concurrently, route_sequentially, steps_in_a_row
 from torchcaps.layers.trunk import FrozenTrunk
@@ -57,6 +58,7 @@ __all__ = [
     "PrimaryCapsules",
     "Routing",
     "SelfAttentionRouting",
+    "SelfRouting",
     "UniformRouting",
     "can_keep_memory",
     "efficient_backbone",

@@ -19,6 +19,7 @@ from torchcaps.ops.routing import (
     inverted_routing,
     inverted_step,
     self_attention_routing,
+    self_routing,
     uniform_routing,
 )
 from torchcaps.ops.squashing import squash
@@ -39,6 +40,7 @@ __all__ = [
     "reconstruction_loss",
     "route",
     "self_attention_routing",
+    "self_routing",
     "spread_loss",
     "spread_margin",
     "squash",

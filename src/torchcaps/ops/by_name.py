@@ -13,7 +13,7 @@ from torchcaps.ops.backend import (
     has_form,
     is_fused,
 )
-from torchcaps.ops.votes import check_vote_map, materialise
+from torchcaps.ops.votes import check_vote_map, materialise, seen_poses
 from torchcaps.types import Routed, VoteMap
 
 # Every function NAME_routing, but for 3-D routing: no vote map makes the votes that it takes.
@@ -22,8 +22,9 @@ PLAIN: dict[str, Callable[..., Routed]] = {
     for name in routings.__all__
     if name.endswith("_routing") and name != "conv3d_routing"
 }
+PLAIN["self_routing"] = PLAIN.pop("self")
 # What comes with the children, not beside them.
-GIVEN = ("votes", "activation")
+GIVEN = ("votes", "activation", "poses")
 
 
 def route(
@@ -62,7 +63,7 @@ def route(
     check_vote_map(vote_map)
     if _is_stored(vote_map, routing, backend, options):
         return PLAIN[routing](
-            materialise(vote_map), **_activation(vote_map, routing, options), **options
+            materialise(vote_map), **_of_children(vote_map, routing, options), **options
         )
     return fused_form(backend, routing)(vote_map, **options)
 
@@ -88,9 +89,9 @@ def _check_options(routing: str, options: dict[str, Any]) -> None:
             raise TorchcapsError(f"{routing} routing has no option {name}; {nearest(name, known)}.")
     for each in inspect.signature(PLAIN[routing]).parameters.values():
         needed = each.kind is each.KEYWORD_ONLY and each.default is each.empty
-        if needed and each.name not in options:
+        if needed and each.name not in (*GIVEN, *options):
             raise TorchcapsError(
-                f"{routing} routing needs {each.name}, a number for each parent; give it: "
+                f"{routing} routing needs {each.name}, which layers own; give it: "
                 f"route(vote_map, {routing!r}, {each.name}=…)."
             )
 
@@ -108,14 +109,15 @@ def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[
     )
 
 
-def _activation(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The activations [*b, i] as parents see them, for the routings that go by them."""
-    taken = inspect.signature(PLAIN[routing]).parameters.get("activation")
+def _of_children(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The activations [*b, i] and the poses as parents see them, for the routings that go by
+    them."""
+    parameters = inspect.signature(PLAIN[routing]).parameters
+    taken, sees = parameters.get("activation"), "poses" in parameters
     needed = taken is not None and taken.default is taken.empty
-    uses = needed or options.get("beta_a") is not None
-    activation, window = vote_map.children.activation, vote_map.window
-    if not uses:
+    if not (needed or sees or options.get("beta_a") is not None):
         return {}
+    activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
         activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
-    return {"activation": activation}
+    return {"activation": activation, **({"poses": seen_poses(vote_map)} if sees else {})}

@@ -6,6 +6,7 @@ from torchcaps.ops.routing.dynamic import Detach, dynamic_routing
 from torchcaps.ops.routing.em import EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.inverted import inverted_routing, inverted_step
 from torchcaps.ops.routing.self_attention import self_attention_routing
+from torchcaps.ops.routing.self_routing import self_routing
 from torchcaps.ops.routing.shared_children import Compete
 from torchcaps.ops.routing.uniform import Normalise, uniform_routing
 
@@ -25,5 +26,6 @@ __all__ = [
     "inverted_routing",
     "inverted_step",
     "self_attention_routing",
+    "self_routing",
     "uniform_routing",
 ]
