@@ -166,7 +166,8 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     page.mouse.move(box["x"] + 120, box["y"] + 150, steps=5)
     page.mouse.up()
     seen.settle()
-    assert page.locator("#shows").inner_text() == "A picture of yours."
+    page.wait_for_selector("#shows:text-is('A picture of yours.')")
+    seen.settle()
     drawn = page.locator("#seen").get_attribute("src")
     again = visit(width, scheme)
     again.open(page.url.removeprefix(seen.link))
@@ -207,7 +208,8 @@ def test_keys_do_everything(visit):
     for key in (" ", "ArrowDown", "ArrowDown", "ArrowRight", " "):
         page.keyboard.press(key)
     seen.settle()
-    assert page.locator("#shows").inner_text() == "A picture of yours."
+    page.wait_for_selector("#shows:text-is('A picture of yours.')")
+    seen.settle()
     page.wait_for_timeout(1000)
     assert page.locator("#aloud").inner_text().startswith("deep says ")
 

@@ -83,7 +83,7 @@ def test_nothing_below_the_capsules_runs_again_for_the_same_image(looker):
     ran = []
     below = looker._below[0]
     hook = below.backbone.register_forward_hook(lambda *_: ran.append(1))
-    shown = Shown(collection=0, number=1)
+    shown = Shown(collection=0, number=1, turn=0.125)
     for often in range(1, 8):
         looker.look(State(shown=shown, changed=Changed(iterations=often)))
     assert len(ran) == 1

@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { byId, el, save, svg } from "./dom.js";
 import { MOVES, fromLink, moved, newPane, newState, question, toLink } from "./link.js";
 import { Pane } from "./pane.js";
-import { pad, receive, showSliders, sliders, small, strip, thumbnail } from "./picture.js";
+import { blobOf, pad, receive, showSliders, sliders, small, strip, thumbnail } from "./picture.js";
 import { drawIdeal, says } from "./tree.js";
 
 let state = newState();
@@ -195,7 +195,7 @@ async function open() {
   if (!about.collections[state.collection]) Object.assign(state, { collection: panes[0].facts.collection, number: 0 });
   showSliders(state);
   await trying(showStrip);
-  if (state.png) await take(new Blob([Uint8Array.from(atob(state.png.split(",")[1]), (letter) => letter.charCodeAt(0))]));
+  if (state.png) await take(blobOf(state.png));
   else changed();
 }
 

@@ -3,8 +3,6 @@
 import { byId, el, walkable } from "./dom.js";
 import { MOVES } from "./link.js";
 
-const PEN = 22;
-
 export function sliders(state, changed) {
   for (const { key, name, least, most, step } of MOVES) {
     const input = el("input", { id: `move-${key}`, type: "range", min: least, max: most, step });
@@ -43,7 +41,7 @@ export function pad(drawn) {
   const wipe = () => {
     brush.fillStyle = "#000";
     brush.fillRect(0, 0, 280, 280);
-    Object.assign(brush, { lineWidth: PEN, lineCap: "round", lineJoin: "round", strokeStyle: "#fff" });
+    Object.assign(brush, { lineWidth: 22, lineCap: "round", lineJoin: "round", strokeStyle: "#fff" });
   };
   const line = (toX, toY) => {
     brush.beginPath();
@@ -76,7 +74,7 @@ export function pad(drawn) {
   const send = () => {
     if (!dirty || canvas.hidden) return;
     dirty = false;
-    canvas.toBlob(drawn);
+    drawn(blobOf(canvas.toDataURL()));
   };
   setInterval(send, 200);
   wipe();
@@ -99,6 +97,8 @@ export function receive(taken) {
     if (event.clipboardData.files.length) taken(event.clipboardData.files[0]);
   });
 }
+
+export const blobOf = (address) => new Blob([Uint8Array.from(atob(address.split(",")[1]), (letter) => letter.charCodeAt(0))]);
 
 // A picture as small as a network takes it, for the link.
 export async function small(address, [, height, width]) {
