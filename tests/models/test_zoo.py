@@ -134,7 +134,7 @@ def test_what_is_not_there_is_said():
         "deepcaps",
         pretrained="mnist",
     )
-    refused("model 'capsnat' is unknown; did you mean 'capsnet'?", make, "capsnat", pretrained="x")
+    refused("no capsnat trained on 'x' comes with torchcaps; ", make, "capsnat", pretrained="x")
     said = "mitterreiter_5x16 was trained on part-whole with "
     end = "leave {0} out, or leave pretrained out and train it."
     for option, had, came in (("image", "(1, 32, 32)", (1, 28, 28)), ("iterations", "3", 5)):

@@ -97,5 +97,5 @@ def test_what_cannot_be_written_is_said_before_anything_is(file, tmp_path):
         "net.safetensors is there already; name another file with --out."
     )
     assert text_of(lambda: export(file, to="torch", out="no/net.pt2")) == (
-        "the folder no does not exist; make it, or name another."
+        "no/net.pt2 would be in a folder that is not there; name another file with --out."
     )

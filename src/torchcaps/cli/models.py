@@ -69,11 +69,10 @@ def _show_cards(name: str | None, as_json: bool) -> None:
         return
     for each, card in asked.items():
         low, high = card["interval"]
-        dyr = ", ".join(
-            f"{layer} {row['dyr']}" for layer, row in card["layers"].items() if "dyr" in row
-        )
+        layers = card["layers"]
+        dyr = ", ".join(f"{layer} {row['dyr']}" for layer, row in layers.items() if "dyr" in row)
         dead, capsules = (
-            sum(row[what] for row in card["layers"].values()) for what in ("dead", "capsules")
+            sum(row[what] for row in layers.values()) for what in ("dead", "capsules")
         )
         print(
             f"{each}  {card['parameters']:,} parameters, {card['bytes'] / 1e3:,.0f} kB\n"

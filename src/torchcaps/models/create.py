@@ -92,8 +92,6 @@ def create_model(
 
 
 def _trained(name: str, tag: object, n_classes: int | None, told: dict[str, Any]) -> nn.Module:
-    if not isinstance(name, str) or name not in MODELS:
-        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
     tags = [each.removeprefix(f"{name}.") for each in zoo_names() if each.startswith(f"{name}.")]
     if tag not in tags:
         known = nearest(str(tag), tags) if tags else "`torchcaps models --pretrained` lists others"

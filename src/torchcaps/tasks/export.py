@@ -6,8 +6,7 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -43,8 +42,7 @@ class Exported:
     to: str
     file_bytes: int
     parameters: int
-    largest_difference: float  # of a score, over `images` random images
-    images: int
+    largest_difference: float  # of a score, over seven random images
     # Milliseconds for one image, and an image of 64: of the network in torchcaps, and of the file.
     ms_one: tuple[float, float]
     ms_of_many: tuple[float, float]
@@ -56,11 +54,10 @@ class Exported:
     def text(self) -> str:
         """Say it in lines for people."""
         (one, there), (many, many_there) = self.ms_one, self.ms_of_many
+        size, difference = self.file_bytes / 1e6, self.largest_difference
         return (
-            f"written   {self.path}: {self.file_bytes / 1e6:.2f} MB, {self.parameters:,} "
-            f"parameters\n"
-            f"scores    the same but for {self.largest_difference:.1g} on {self.images} random "
-            f"images\n"
+            f"written   {self.path}: {size:.2f} MB, {self.parameters:,} parameters\n"
+            f"scores    the same but for {difference:.1g} on {SHOWN} random images\n"
             f"time      one image {there:.2f} ms, in torchcaps {one:.2f} ms; of {MANY} together "
             f"{many_there:.3f} ms an image, in torchcaps {many:.3f} ms"
         )
@@ -96,10 +93,9 @@ def export(
     )
     if out.suffix != ENDS[to]:
         raise TorchcapsError(f"a network for {to} needs a file ending in {ENDS[to]}, not {out}.")
-    if out.exists():
-        raise TorchcapsError(f"{out} is there already; name another file with --out.")
-    if not out.parent.is_dir():
-        raise TorchcapsError(f"the folder {out.parent} does not exist; make it, or name another.")
+    if out.exists() or not out.parent.is_dir():
+        wrong = "is there already" if out.exists() else "would be in a folder that is not there"
+        raise TorchcapsError(f"{out} {wrong}; name another file with --out.")
     ours = scores_only(as_network(trained.model.cpu()).eval())
     images = torch.rand(MANY, *trained.image, generator=torch.Generator().manual_seed(0))
     with beside(out) as partial:
@@ -118,7 +114,6 @@ def export(
         file_bytes=out.stat().st_size,
         parameters=sum(each.numel() for each in trained.model.parameters()),
         largest_difference=float((found - expected).abs().max()),
-        images=SHOWN,
         ms_one=_times(ours, theirs, images[:1]),
         ms_of_many=_times(ours, theirs, images),
     )
@@ -134,34 +129,27 @@ def _written(to: str, network: nn.Module, two: Tensor, path: Path, own: Own) -> 
     use_backend(plain, "plain")
     plain = scores_only(as_network(plain).eval())
     batch = {"images": {0: torch.export.Dim("batch")}}
-    with _quiet():
-        # A copy: a view would bring all that it is a view of into the file.
-        program = torch.export.export(plain, (two.clone(),), dynamic_shapes=batch)
-        if to == "torch":
-            file = BytesIO()
-            torch.export.save(program, file)
-            path.write_bytes(file.getvalue())
-            return torch.export.load(BytesIO(path.read_bytes())).module()
-        made = torch.onnx.export(program, output_names=["scores"], dynamo=True, verbose=False)
+    # Of torch about itself, and of packages that it looks for.
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            # A copy: a view would bring all that it is a view of into the file.
+            program = torch.export.export(plain, (two.clone(),), dynamic_shapes=batch)
+            if to == "torch":
+                file = BytesIO()
+                torch.export.save(program, file)
+                path.write_bytes(file.getvalue())
+                return torch.export.load(BytesIO(path.read_bytes())).module()
+            made = torch.onnx.export(program, output_names=["scores"], dynamo=True, verbose=False)
+    finally:
+        logging.disable(before)
     assert made is not None
     made.save(path)
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path)
     return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hear nothing of what torch says of itself, and of packages that it looks for."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _times(ours: Scores, theirs: Scores, images: Tensor) -> tuple[float, float]:

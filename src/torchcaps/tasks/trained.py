@@ -17,7 +17,7 @@ from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
-from torchcaps.models.files.located import located
+from torchcaps.models.files.hub import located
 from torchcaps.models.files.saving import load_network
 from torchcaps.models.images import device_of
 from torchcaps.train.folder.objects import read_objects

@@ -1,5 +1,5 @@
-"""Networks on a hub, through huggingface_hub: of a repository model.safetensors is read and nothing
-else, as `load` reads any file. Nothing in it is executed."""
+"""Networks named by where they come from: the zoo, or a hub, through huggingface_hub. There a file,
+model.safetensors, is read as `load` reads any, and nothing is executed."""
 
 import json
 import os
@@ -13,11 +13,21 @@ import safetensors
 
 from torchcaps._extras import check_installed
 from torchcaps._json import read_json
-from torchcaps._zoo import zoo_card
+from torchcaps._zoo import PREFIX as ZOO
+from torchcaps._zoo import zoo_card, zoo_weights
 from torchcaps.errors import TorchcapsError, short
 
 PREFIX, FILE = "hf-hub:", "model.safetensors"
 FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+
+
+def located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The file of a network that is so named; a path as it is."""
+    if (text := str(name)).startswith(ZOO):
+        return zoo_weights(text.removeprefix(ZOO))
+    if text.startswith(PREFIX):
+        return fetched(text.removeprefix(PREFIX))
+    return name
 
 
 def fetched(name: str) -> Path:
@@ -40,18 +50,16 @@ def fetched(name: str) -> Path:
 
 def described(name: str, config: dict[str, Any], known: dict[str, Any]) -> str:
     """A model card: how the network is opened, what it is, and what is known of its training."""
-    parts = {"What it was made with": config, **known}
-    blocks = (
-        f"## {title}\n\n```json\n{json.dumps(said, indent=1, ensure_ascii=False)}\n```\n"
-        for title, said in parts.items()
+    image = "×".join(map(str, config["image"] or "?"))
+    said = "\n".join(
+        f"## {title}\n\n```json\n{json.dumps(each, indent=1, ensure_ascii=False)}\n```\n"
+        for title, each in {"What it was made with": config, **known}.items()
     )
-    image = "×".join(map(str, config.get("image") or ())) or "unknown size"
     return (
         f"---\nlibrary_name: torchcaps\npipeline_tag: image-classification\n"
-        f"tags:\n- capsule-network\n---\n\n# {name}\n\nA capsule network, `{config['name']}`, for "
-        f"images of {image} and {config.get('n_classes')} classes.\n\n"
-        f"```python\nimport torchcaps as tc\n\n"
-        f'model = tc.load("{PREFIX}{name}")\n```\n\n' + "\n".join(blocks)
+        f"tags: [capsule-network]\n---\n\n# {name}\n\nA capsule network, `{config['name']}`, for "
+        f"images of {image} and {config['n_classes']} classes.\n\n```python\n"
+        f'import torchcaps as tc\n\nmodel = tc.load("{PREFIX}{name}")\n```\n\n{said}'
     )
 
 
@@ -60,10 +68,9 @@ def known_of(file: Path) -> dict[str, Any]:
     found = {"What is known of it": zoo_card(file)}
     for title, name in {"Recipe": "recipe.json", "Result": "result.json"}.items():
         if file.name == FILE and (file.parent / name).is_file():
-            found[title] = read_json(file.parent / name)
-    if "Result" in found:
-        # Of each class it has a row.
-        found["Result"].pop("measures", None)
+            said = read_json(file.parent / name).items()
+            # Of these it has a row a class.
+            found[title] = {key: value for key, value in said if key != "measures"}
     return {title: said for title, said in found.items() if said}
 
 
@@ -75,13 +82,8 @@ def send(content: bytes, card: str, repo: str, *, private: bool) -> str:
     with _in_words(name, revision):
         api = _api()
         api.create_repo(name, private=private, exist_ok=True)
-        files = {FILE: content, "README.md": card.encode()}
-        done = api.create_commit(
-            name,
-            [CommitOperationAdd(path, each) for path, each in files.items()],
-            commit_message="Push a network of torchcaps",
-            revision=revision,
-        )
+        files = [CommitOperationAdd(FILE, content), CommitOperationAdd("README.md", card.encode())]
+        done = api.create_commit(name, files, commit_message="Push a network", revision=revision)
     return f"{PREFIX}{name}@{done.oid}"
 
 

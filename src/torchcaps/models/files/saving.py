@@ -28,7 +28,6 @@ from torchcaps.models.files.as_made import (
     made_again,
     set_again,
 )
-from torchcaps.models.files.located import located
 from torchcaps.models.files.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.limits import without_memory
 from torchcaps.models.own import OWN, OwnNetwork, as_given, check_has_weights, own_module
@@ -258,7 +257,7 @@ def check_whole(path: Path) -> None:
 
 def file_of(path: str | os.PathLike[str]) -> Path:
     """The file of a network, of a run folder the one in it."""
-    path = path_of("path", located(path))
+    path = path_of("path", hub.located(path))
     if path.is_dir():
         path = path / OF_A_RUN
         if not path.is_file():
