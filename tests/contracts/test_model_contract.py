@@ -77,6 +77,8 @@ TABLE = {
     "gu_convnet_cr_sf": TRUNK._replace(layers=NONE),
     "gu_convnet_fc_lk": Line((2, 7, 8), NONE, {"kernel": 3}, steps=10, left=0.95),
     "gu_convnet_r": TRUNK._replace(layers=NONE),
+    "hahn_sr_convnet": Line((2, 17, 19), options={"types": 4}, rate=1e-2),
+    "hahn_sr_resnet20": Line((2, 17, 19), options={"types": 4}, rate=1e-2),
     "linear_on_backbone": HUGE._replace(image=(1, 33, 37)),
     "matrix_capsnet": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
     "matrix_capsnet_mnist": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),

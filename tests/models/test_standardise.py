@@ -17,12 +17,18 @@ KINDS = {
     "ConvNetCRSF": ("gu_convnet_cr_sf", {}),
     "DeepCaps": ("deepcaps", {}),
     "LinearOnBackbone": ("linear_on_backbone", {}),
+    "SelfRoutingNetwork": ("hahn_sr_convnet", {}),
 }
 
 
 def made(name, **options):
     torch.manual_seed(0)
-    return create_model(name, image=(2, 20, 22), n_classes=3, **options).double().eval()
+    network = create_model(name, image=(2, 20, 22), n_classes=3, **options).double().eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            # As after training: self-routing begins with zeros, and sees no images.
+            weight.copy_(torch.randn_like(weight) if not weight.any() else weight)
+    return network
 
 
 def test_every_kind_of_network_is_tested_here():
