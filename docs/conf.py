@@ -53,6 +53,9 @@ nitpicky = True
 # Every page of docs/ is in one of these; Sphinx warns of a page that is in none.
 CONTENTS = {
     "Guide": [
+        "docs/start",
+        "docs/which-network",
+        "docs/tutorials/*",
         "docs/demo",
         "docs/commands",
         "docs/explorer",
