@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data import PartWholeSpec, by_name, part_whole
+from torchcaps.data import by_name, part_whole
 from torchcaps.testing import RoutingContractError
 from torchcaps_claims import claims, plan_of
 
@@ -29,7 +29,7 @@ def test_the_readme_goes_from_an_image_to_a_tree_in_fifteen_lines():
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_every_block_runs_as_written(block, monkeypatch, tmp_path):
     def few(split, root):
-        return part_whole(split, 128, spec=PartWholeSpec(size=24))
+        return part_whole(split, 128)
 
     monkeypatch.setitem(by_name.SOURCES, "part-whole", few)
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def test_the_example_of_a_routing_needs_its_promotion():
 
 def test_the_readme_fits_on_two_screens_and_installs_first():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 110
+    assert len(text.splitlines()) <= 90
     assert text.index("pip install .") < text.index("```python")
     for author in ("Tsai", "Gu", "Peer", "Mitterreiter", "Renzulli"):
         assert author in text[: text.index("## Install")]
