@@ -144,3 +144,10 @@ def test_a_trained_network_knows_its_data_and_says_how_to_get_it(call: Call) -> 
         assert done.err.endswith(
             "--root FOLDER, into which torchcaps data get mnist --root FOLDER fetches them.\n"
         )
+
+
+def test_one_may_begin_with_a_trained_network_whose_name_is_said(call: Call, tmp_path) -> None:
+    words = ["--data", "part-whole", "--epochs", "1", "--out", tmp_path / "run"]
+    done = call("train", "--init-from", "zoo:mitterreiter_5x16.part-whole", *words)
+    assert done.code == 2
+    assert "which network it is must be said: give --model, and its --option." in done.err

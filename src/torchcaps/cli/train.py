@@ -172,10 +172,12 @@ def train(
 
 def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
+    from torchcaps.models.files.hub import located
     from torchcaps.models.files.saving import load_network
     from torchcaps.tasks.trained import check_is_run
     from torchcaps.train import Run
 
+    start = Path(located(start))
     if not start.exists():
         raise TorchcapsError(
             f"there is no run folder and no saved network at {start} to begin with."

@@ -80,8 +80,8 @@ def create_model(
     >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
     """
     if pretrained is not None:
-        given = {"image": image, "standardise": standardise}
-        told = options | {key: value for key, value in given.items() if value is not None}
+        given = ("image", image), ("standardise", standardise)
+        told = options | {key: value for key, value in given if value is not None}
         return _trained(name, pretrained, n_classes, told)
     if isinstance(name, str) and name in MODELS:
         check_use(MODELS[name], options)
