@@ -20,6 +20,11 @@ assert pathlib.Path(torchcaps.__file__).with_name("py.typed").is_file()
 assert "Verdict" in render([], title="empty", provenance={})
 from torchcaps.train.folder.environment import environment
 assert environment()["commit"] is None
+import torchcaps as tc
+for name in tc.list_models(pretrained=True):
+    tc.load(f"zoo:{name}")
+    assert pathlib.Path(torchcaps.__file__).with_name("zoo").joinpath(f"{name}.toml").is_file()
+assert tc.list_models(pretrained=True)
 from torchcaps.cli import main
 # Where the tests run, the claims are installed.
 import importlib.metadata

@@ -12,6 +12,7 @@ import hub as local
 import torchcaps as tc
 from error_text import text_of
 from torchcaps.models.files.saving import content_of
+from torchcaps.tasks.trained import open_trained
 
 # Of the library about the client that it uses itself.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -71,8 +72,8 @@ def test_of_a_network_of_the_zoo_the_card_is_told(hub):
     assert '"right": 1981' in files["README.md"].decode()
     kept = safetensors.torch.load(files[FILE])
     assert kept["layers.hidden_2.weight"].dtype == torch.float32
-    found = tc.tasks.predict  # every command opens it as it opens a file
-    assert found is tc.tasks.predict
+    # Every command opens it as it opens a file.
+    assert open_trained("hf-hub:me/twin").image == (1, 32, 32)
 
 
 def test_of_a_run_recipe_and_result_are_told(hub, network, tmp_path):

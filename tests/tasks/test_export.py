@@ -99,3 +99,9 @@ def test_what_cannot_be_written_is_said_before_anything_is(file, tmp_path):
     assert text_of(lambda: export(file, to="torch", out="no/net.pt2")) == (
         "no/net.pt2 would be in a folder that is not there; name another file with --out."
     )
+
+
+def test_without_onnxruntime_a_sentence_names_the_extra(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchcaps\[export\]'\.$"):
+        export(file, to="onnx")
