@@ -1,34 +1,21 @@
 """Every feature of the page in Chromium, on a desk and on a telephone, in light and in darkness."""
 
 import json
-import threading
-import time
 import xml.etree.ElementTree as ET
 
 import pytest
-import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
-from torchcaps.explore.server import bound, guarded
+from served import serving
 
 pytestmark = pytest.mark.browser
-TOKEN = "a-token"
 
 
 @pytest.fixture(scope="module")
 def link(looker):
-    listening = bound("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = guarded(looker, token=TOKEN, port=port)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}/{TOKEN}/"
-    server.should_exit = True
-    thread.join(10)
+    with serving(looker) as link:
+        yield link
 
 
 class Visit:

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from torchcaps.explore.guard import MOST_WAITING, Refused, Turns
+from torchcaps.explore.pictures import decoded
 from torchcaps.explore.server import guarded, page_files
 from torchcaps.explore.state import Shown
 
@@ -92,6 +93,14 @@ def test_whoever_may_not_ask_is_told_so(client, path, headers, status, words):
     assert (answer.status_code, words in answer.text) == (status, True), answer.text
 
 
+def test_told_to_listen_everywhere_it_goes_by_addresses_and_no_other_name(looker):
+    app = guarded(looker, token=TOKEN, port=8123, host="0.0.0.0")
+    with TestClient(app, base_url=f"http://{HOST}") as client:
+        for host, status in (("10.0.0.7:8123", 200), ("[fe80::1]:8123", 200), ("a.b:8123", 421)):
+            answer = client.get(f"/{TOKEN}/api/about", headers={"host": host})
+            assert answer.status_code == status
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:8123", "localhost:8123", "[::1]:8123"])
 def test_this_machine_may_ask(client, host):
     answer = client.get(f"/{TOKEN}/api/about", headers={"host": host, "origin": f"http://{host}"})
@@ -143,6 +152,19 @@ def test_a_dropped_picture_is_shown(client, looker):
     assert pixels.shape == (1, 1, 24, 24)
     assert float(pixels.mean()) == pytest.approx(1 / 3, abs=0.02)
     assert ask(client, "look", {"shown": {"picture": digest}}).status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_a_large_picture_of_any_mode_is_made_smaller(mode):
+    buffer = io.BytesIO()
+    image = (
+        Image.new("I;16", (1200, 600), 65535) if mode == "I;16" else Image.new(mode, (1200, 600))
+    )
+    image.save(buffer, format="PNG")
+    pixels = decoded(buffer.getvalue())
+    assert pixels.shape == (3, 256, 512)
+    # Transparent places become white, as on a page.
+    assert float(pixels.mean()) == (1 if mode in ("LA", "RGBA", "I;16") else 0)
 
 
 @pytest.mark.parametrize(

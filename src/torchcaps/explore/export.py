@@ -146,7 +146,7 @@ def _layer(network: Network, name: str, layer: Any) -> dict[str, Any]:
 def _sent(tensor: Tensor | None) -> dict[str, Any] | None:
     if tensor is None:
         return None
-    return {"shape": list(tensor.shape), "data": _letters(tensor.detach().float())}
+    return {"shape": [*tensor.shape], "data": _letters(tensor.detach().float())}
 
 
 def _letters(tensor: Tensor) -> str:

@@ -35,7 +35,6 @@ from torchcaps.explore.pictures import Pictures, png
 from torchcaps.explore.remembered import Remembered, remembering
 from torchcaps.explore.state import Capsule, Changed, Shown, State
 from torchcaps.models.images import device_of
-from torchcaps.tasks.trained import MEANING
 from torchcaps.types import Couple, Intervene, LayerTrace, Output, Trace
 
 # More capsules a row would be a grey band, and more lines a fog.
@@ -94,7 +93,6 @@ class Looker:
             "image": png(self._pixels(state.network, state.shown)[0]),
             "scores": _rounded(out.probabilities()[0]),
             "before": _rounded(plain.probabilities()[0]),
-            "meaning": MEANING[out.scores_are],
             "layers": _rows(out.trace, shown),
             "links": _links(out.trace, shown),
             "chain": is_chain(out.trace),
@@ -281,11 +279,9 @@ def _couple(trace: Trace, changed: Changed) -> dict[str, Couple]:
 
 
 def _silenced(trace: Trace, changed: Changed) -> dict[str, Intervene]:
-    by_layer: dict[str, list[int]] = {}
-    for each in changed.silenced:
-        name, number = _known(trace, each)
-        by_layer.setdefault(name, []).append(number)
-    return {name: silence(*numbers) for name, numbers in by_layer.items()}
+    known = [_known(trace, each) for each in changed.silenced]
+    layers = {name for name, _ in known}
+    return {layer: silence(*(k for name, k in known if name == layer)) for layer in layers}
 
 
 def _shown(trace: Trace, selected: Capsule | None) -> dict[str, Tensor]:

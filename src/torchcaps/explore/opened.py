@@ -64,10 +64,11 @@ def opened(
     """
     networks: list[Network] = []
     collections: dict[str, Collection] = {}
+    kept: dict[str, Images] = {}
     for name in names:
         trained = open_trained(name)
         label = _label(str(name), [each.label for each in networks])
-        images, note = _images(trained, data, root)
+        images, note = _images(trained, data, root, kept)
         number = None
         if images is not None:
             key = f"{images.name} {images.digest()}"
@@ -95,10 +96,16 @@ def _label(given: str, taken: Sequence[str]) -> str:
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 
-def _images(trained: Trained, data: str | None, root: Root | None) -> tuple[Images | None, str]:
-    """Test images for a network; where there are none, why."""
+def _images(
+    trained: Trained, data: str | None, root: Root | None, kept: dict[str, Images]
+) -> tuple[Images | None, str]:
+    """Test images for a network; where there are none, why. Networks without a run share them: a
+    run may show its own in another way."""
     try:
-        images = trained.images("test", data=data, root=root)
+        key = str(trained.path) if trained.run else trained.source(data, split="test")
+        if key not in kept:
+            kept[key] = trained.images("test", data=data, root=root)
+        images = kept[key]
         check_fit(trained.model, images)
     except TorchcapsError as error:
         return None, f"Draw an image, or drop a picture. Test images are not here: {error}"

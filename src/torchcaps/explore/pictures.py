@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import math
 import warnings
 from collections import OrderedDict
 
@@ -34,16 +35,19 @@ def decoded(content: bytes) -> Tensor:
             # Whatever Pillow doubts is no picture here.
             warnings.simplefilter("error")
             with Image.open(io.BytesIO(content), formats=KINDS) as image:
-                _check_size(*image.size)
+                if math.prod(image.size) > MOST_PIXELS:
+                    raise _too_many("{:,} × {:,} pixels".format(*image.size))
                 image.draft("RGB", (SIDE, SIDE))
                 upright = ImageOps.exif_transpose(image)
-                if max(upright.size) > SIDE:
-                    upright = _smaller(upright)
+                if upright.mode in ("1", "P"):
+                    # Only colours can be made smaller smoothly.
+                    upright = upright.convert("RGBA")
+                upright.thumbnail((SIDE, SIDE))
                 pixels = pixels_of(upright, 3)
     except TorchcapsError:
         raise
     except Image.DecompressionBombError:
-        raise TorchcapsError(_too_many("more pixels than Pillow opens")) from None
+        raise _too_many("more pixels than Pillow opens") from None
     except Exception as error:
         # What a damaged picture makes Pillow raise is not limited to any kind.
         raise TorchcapsError(
@@ -53,21 +57,10 @@ def decoded(content: bytes) -> Tensor:
     return torch.from_numpy(pixels.copy()).float() / 255
 
 
-def _check_size(width: int, height: int) -> None:
-    if width * height > MOST_PIXELS:
-        raise TorchcapsError(_too_many(f"{width:,} × {height:,} pixels"))
-
-
-def _too_many(claims: str) -> str:
-    return f"the picture claims {claims}, and at most {MOST_PIXELS:,} are decoded; make it smaller."
-
-
-def _smaller(image: Image.Image) -> Image.Image:
-    share = SIDE / max(image.size)
-    width, height = (max(1, round(side * share)) for side in image.size)
-    # Modes with a palette can only be made smaller as colours.
-    plain = image if image.mode in ("L", "LA", "RGB", "RGBA") else image.convert("RGBA")
-    return plain.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2)
+def _too_many(claims: str) -> TorchcapsError:
+    return TorchcapsError(
+        f"the picture claims {claims}, and at most {MOST_PIXELS:,} are decoded; make it smaller."
+    )
 
 
 class Pictures:

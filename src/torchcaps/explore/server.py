@@ -3,6 +3,7 @@
 import secrets
 import socket
 import sys
+import traceback
 from contextlib import suppress
 from importlib import resources
 from typing import Annotated, Any
@@ -104,14 +105,17 @@ async def _sentence(_: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException):
         here = "there is nothing here" if error.status_code == 404 else "this is not understood"
         status, said = error.status_code, f"{here}: {error.detail}"
+    else:
+        # To be reported; who asked is told the kind alone.
+        traceback.print_exception(error)
     return PlainTextResponse(said + "\n", status)
 
 
 def guarded(looker: Looker, *, token: str, port: int, host: str = "127.0.0.1") -> ASGIApp:
     """The whole server, as it may be asked."""
     # Told to listen everywhere, it goes by every address of this machine, and by its name.
-    everywhere = {"", socket.gethostname().casefold()} if host in ("0.0.0.0", "::") else set()
-    names = {"localhost", host.casefold()} | everywhere
+    everywhere = {"*", socket.gethostname().casefold()} if host in ("0.0.0.0", "::") else set()
+    names = {"localhost", "127.0.0.1", "[::1]", host.casefold()} | everywhere
     return Guard(application(looker, Turns()), token=token, names=names, port=port)
 
 
@@ -125,7 +129,7 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
     print("Open this link in a browser; whoever has it may ask. Ctrl-C ends.", file=sys.stderr)
     config = uvicorn.Config(
         guarded(looker, token=token, host=host, port=port),
-        log_level="error",
+        log_level="critical",
         access_log=False,
         server_header=False,
         date_header=False,
@@ -145,6 +149,8 @@ def bound(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        # Who opens the link at once waits, and is not refused.
+        listening.listen()
     except OSError as error:
         listening.close()
         raise TorchcapsError(
