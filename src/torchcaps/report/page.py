@@ -70,7 +70,9 @@ def _small(svg: str) -> str:
     let it turn dark where the page does, but for images in it."""
     svg = svg[svg.index("<svg") :].replace('"', "'")
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"-opacity: (\d+\.\d+)", lambda m: f"-opacity: {float(m[1]):.2f}", svg)
+    svg = re.sub(
+        r"-opacity: (\d+\.\d+)", lambda m: f"-opacity: {round(25 * float(m[1])) / 25:g}", svg
+    )
     svg = re.sub(r"-width: (\d+\.\d+)", lambda m: f"-width: {float(m[1]):.1f}", svg)
     svg = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.4g}", svg)
     svg = re.sub(r"<g id='[^']*'(/?)>", r"<g\1>", re.sub(r"\s+", " ", svg))
@@ -177,7 +179,9 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
     >>> page = render([dissect(model, test, label="mine")], title="Mine", provenance={})
     """
     whole = json.dumps({each.label: each.numbers() for each in dissections})
-    short = json.loads(whole, parse_float=_six_digits, object_hook=_without_long)
+    short = json.loads(
+        whole, parse_float=lambda digits: round(float(digits), 6), object_hook=_without_long
+    )
     numbers = json.dumps(short).encode()
     return template("report.html").render(
         title=title,
@@ -210,18 +214,11 @@ def _rows(
     return rows
 
 
-def _six_digits(digits: str) -> float:
-    return float(f"{float(digits):.6g}")
-
-
 def _without_long(found: dict[str, Any]) -> dict[str, Any]:
     """Leave out lists of more numbers than fit."""
-    return {
-        name: "left out; torchcaps dissect --json has it"
-        if isinstance(value, list) and "{" not in str(value) and len(str(value)) > MOST_LETTERS
-        else value
-        for name, value in found.items()
-    }
+    long = {name for name, value in found.items() if type(value) is list and "{" not in str(value)}
+    long = {name for name in long if len(str(found[name])) > MOST_LETTERS}
+    return found | dict.fromkeys(long, "left out; torchcaps dissect --json has it")
 
 
 def _columns(kind: type) -> list[tuple[str, str, str]]:

@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 
 from torchcaps.analysis import CausalUse
 from torchcaps.viz.palette import (
-    INK,
     LENGTH,
     MUTED,
     STYLE,
     check_drawn,
     inner_axes,
     new_figure,
+    say,
 )
 
 # A longer label is cut in the middle, where two of them differ least.
@@ -57,32 +57,16 @@ def draw_intervals(
                 axes.plot([low, high], [y, y], color=LENGTH, lw=2)
             axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
             axes.plot(mean, y, "o", color=LENGTH, ms=5)
-            axes.annotate(
-                _short(name),
-                (0, y),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, 5),
-                textcoords="offset points",
-                fontsize=7.5,
-                color=INK,
-            )
+            say(axes, 0, y + 0.28, _short(name), transform=axes.get_yaxis_transform())
         if span is not None:
             axes.set_xlim(*span)
         if line is not None:
             axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
             # Towards the middle, where there is room for its name.
             is_right = line[0] > sum(axes.get_xlim()) / 2
-            axes.annotate(
-                _short(line[1]),
-                (line[0], 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(-3 if is_right else 3, -2),
-                textcoords="offset points",
-                ha="right" if is_right else "left",
-                va="top",
-                fontsize=7.5,
-                color=MUTED,
-            )
+            side, where = "right" if is_right else "left", axes.get_xaxis_transform()
+            name = f" {_short(line[1])} "
+            say(axes, line[0], 0.96, name, transform=where, ha=side, va="top", color=MUTED)
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_yticks([])
         axes.set_xlabel(f"{label} ({note})" if note else label, fontsize=7.5)

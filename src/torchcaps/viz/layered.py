@@ -203,8 +203,9 @@ def draw_couplings(
     colours[:] = to_rgba(LENGTH) if warmth is None else WARMTH(warmth.clamp(0, 1).numpy())
     dark, wide = _look(strength)
     colours[..., 3] = np.clip(dark, 0, 1)
-    # Strong lines last, on top of weak ones.
-    order = np.lexsort((colours[..., 0].ravel(), strength.round(2).ravel()))
+    # Strong lines last, on top of weak ones; of about the same, those of one colour together.
+    about = (24 * strength).round()
+    order = np.lexsort((strength.ravel(), colours[..., 0].ravel(), about.ravel()))
     i, j = np.unravel_index(order, strength.shape)
     starts = np.stack([below.x[i], np.full(len(i), y + BAR)], -1)
     ends = np.stack([above.x[j], np.full(len(j), y + 1.0)], -1)
