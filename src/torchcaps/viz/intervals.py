@@ -64,9 +64,17 @@ def draw_intervals(
             axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
             # Towards the middle, where there is room for its name.
             is_right = line[0] > sum(axes.get_xlim()) / 2
-            side, where = "right" if is_right else "left", axes.get_xaxis_transform()
-            name = f" {_short(line[1])} "
-            say(axes, line[0], 0.96, name, transform=where, ha=side, va="top", color=MUTED)
+            axes.annotate(
+                _short(line[1]),
+                (line[0], 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(-3 if is_right else 3, -2),
+                textcoords="offset points",
+                ha="right" if is_right else "left",
+                va="top",
+                fontsize=7.5,
+                color=MUTED,
+            )
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_yticks([])
         axes.set_xlabel(f"{label} ({note})" if note else label, fontsize=7.5)
