@@ -578,7 +578,7 @@ def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
         (package / "__init__.py").write_text(text)
         found = {each.check: each for each in machine.examine_machine()}["torchvision"]
         assert (found.verdict, sentence in found.text) == (verdict, True), found.text
-    monkeypatch.delitem(sys.modules, "torchvision")
+    del sys.modules["torchvision"]
 
 
 def test_a_missing_compiler_is_told(monkeypatch):
