@@ -40,6 +40,12 @@ MEASURES = ("activity", "dynamics")
 
 
 def train(name: str, root: Path | None, runs: Path) -> Run:
+    card = FOLDER / f"{name}.json"
+    if not card.is_file():
+        raise TorchcapsError(
+            f'a new network needs two sentences first: write {card} as {{"what": "…", "limits": '
+            f'"…"}}, and its recipe beside it.'
+        )
     fields = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     return fit(make_recipe(**fields), runs / name, root=root)
 
