@@ -241,3 +241,30 @@ def test_a_run_without_a_result_is_refused_before_a_folder_is_made(tmp_path):
     said = text_of(lambda: write_paper([tmp_path / "run"], tmp_path / "out"))
     assert "has no result yet" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_folds_of_one_network_are_one_network(lay, tmp_path):
+    names = {"parted": "parted by 12 groups"}
+    runs = []
+    for fold, share in ((1, 0.85), (2, 0.8)):
+        line = {"class": "benign", "share": share}
+        result = {**RESULT, "groups": names, "commonest": line, "test_images": 100 * fold}
+        runs.append(lay(f"f{fold}", result, fold=(fold, 2)))
+        lay(f"g{fold}", result, fold=(fold, 2), epochs=9)
+    text = written([tmp_path], tmp_path / "out")["methods.md"]
+    assert "fold=" not in text
+    assert text.count("In cross-validation, networks were trained on the folder his\\_tology") == 1
+    assert (
+        "(classes: benign, malignant) but for one fold, and tested on that fold. Of the 2 folds "
+        "there are number 1 (training images: 1,060; test images: 100), number 2 (training images: "
+        "1,060; test images: 200)." in text
+    )
+    assert "kept together: in fold 1, parted by 12 groups. Always answering benign is right" in text
+    assert (
+        "for 85 % of the test images of fold 1; benign is right for 80 % of the test images of "
+        "fold 2." in text
+    )
+    assert "2 folds epochs=9: It was trained by Adam" in text
+    assert "epoch 3 of 3 with the seed 0 in fold 1; epoch 3 of 3 with the seed 0 in fold 2." in text
+    alone = written([runs[0]], tmp_path / "alone")["methods.md"]
+    assert "The test images are the fold 1 of 2 of all images." in alone

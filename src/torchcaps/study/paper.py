@@ -59,7 +59,7 @@ def write_paper(
         out: the folder.
         root: where the data lies, for figures, if a run does not remember it.
         figures: whether the networks are shown their test images again, to draw them; of several
-            seeds the first.
+            seeds or folds the first.
 
     >>> write_paper(["my-run"], "paper")  # doctest: +SKIP
     """
@@ -67,7 +67,12 @@ def write_paper(
 
     found, folder = compare(runs), path_of("out", out)
     folder.mkdir(parents=True, exist_ok=True)
-    facts = {x.label: _facts([Run(Path(run)) for run in x.folders]) for x in found.variants}
+    networks: dict[str, list[Run]] = {}
+    for x in found.variants:
+        # Folds part the images of one network.
+        label = re.sub(r" ?\bfold=\(\d+, (\d+)\)", r", \1 folds", x.label).lstrip(" ,")
+        networks.setdefault(label, []).extend(Run(Path(run)) for run in x.folders)
+    facts = {label: _facts(each) for label, each in networks.items()}
     cited: set[str] = set()
     for ending, escapes in ((".md", MARKDOWN), (".tex", TEX)):
         templates = _templates(escapes, ending, cited)
@@ -78,8 +83,9 @@ def write_paper(
     used = (text for key, text in sorted(_entries().items()) if key in cited)
     write_whole(folder / "references.bib", "\n".join(used))
     if figures:
-        for number, each in enumerate(found.variants, 1):
-            evaluate_file(each.folders[0], root=root, figures=folder / "figures" / str(number))
+        for number, each in enumerate(networks.values(), 1):
+            figures_of = folder / "figures" / str(number)
+            evaluate_file(str(each[0].folder), root=root, figures=figures_of)
         for ending in (".svg", ".pdf"):
             write_figure(found.figure(), folder / "figures" / f"accuracy{ending}")
     return folder
@@ -137,7 +143,7 @@ def _papers_of(name: str) -> list[str]:
 
 
 def _facts(runs: Sequence[Run]) -> dict[str, Any]:
-    """Gather what is known of runs that differ in their seed alone."""
+    """Gather what is known of runs that differ in their seed or fold alone."""
     recipe, preset = runs[0].recipe, MODELS.get(runs[0].recipe.model)
     # What sentences tell; of the other fields, those that are not as by default are listed.
     text = (FOLDER / "templates" / "methods.txt").read_text("utf-8")
@@ -155,6 +161,8 @@ def _facts(runs: Sequence[Run]) -> dict[str, Any]:
     return facts | {
         "recipe": recipe,
         "runs": runs,
+        # Of several seeds the first.
+        "folds": list({each.recipe.fold: each for each in reversed(runs)}.values())[::-1],
         "result": runs[0].result(),
         "about": [
             {**each.about(), "commits": each.commits()} if each.environment_file.is_file() else {}
