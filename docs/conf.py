@@ -61,6 +61,7 @@ CONTENTS = {
         "docs/explorer",
         "docs/zoo",
         "docs/own-pictures",
+        "docs/practice",
         "docs/own-networks",
         "docs/fine-tuning",
         "docs/interoperability",

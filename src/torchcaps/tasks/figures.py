@@ -1,6 +1,7 @@
 """Pictures of a trained network for a paper: what it gets right, how sure it is, where it looks."""
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ def write_figures(
             figures |= draw(trained, images, found)
         except TorchcapsError as error:
             numbers["left_out"][name] = str(error)
+            logging.getLogger("torchcaps").warning("no picture of the %s: %s", name, error)
     for name, figure in figures.items():
         for ending in (".svg", ".pdf"):
             write_figure(figure, folder / f"{name}{ending}")

@@ -1,0 +1,114 @@
+"""docs/practice.md, one command each: a grouped, unequal set, drawn as the page draws it."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import Call, Done
+from torchcaps.cli import main
+
+PAGE = (Path(__file__).parents[1] / "docs" / "practice.md").read_text(encoding="utf-8")
+GROUPS = ["--groups", "(p[0-9]+)_"]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def call(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Done(stop.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def crops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's pictures, 72, 12 and 9 of 16 by 16, three of each patient."""
+    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    for old, new in (("900,", "72,"), ("120,", "12,"), ("40,", "9,"), ("20", "16")):
+        assert old in script
+        script = script.replace(old, new)
+    home = tmp_path_factory.mktemp("practice")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        exec(compile(script, "practice.md", "exec"), {})
+    return home / "crops"
+
+
+def train(crops: Path, call: Call, out: Path, *more: object) -> str:
+    line = ["crossval", "--data", "folder", "--root", crops, *GROUPS, "--folds", 3, "--epochs", 1]
+    line += ["--option", "decoder=false", "--set", "batch_size=31"]
+    done = call(*line, *more, "--out", out)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call) -> None:
+    out = tmp_path / "folds"
+    text = train(crops, call, out, "--set", "class_weights=balanced")
+    # No patient is in two folds, and both networks have the same ones.
+    with (out / "predictions.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 2 * 93
+    assert len({row["group"] for row in rows}) == 31
+    assert len({(row["group"], row["fold"]) for row in rows}) == 31
+    assert "crops: 93 images, 31 groups, 3 folds; no fold parts a group" in text
+    # What there is to beat, with its class, and nothing that could be read as good without it.
+    assert "always saying 'benign' has an accuracy of 77.4% and a balanced one of 33.3%" in text
+    for line in text.splitlines():
+        if "accuracy" in line and "balanced accuracy" not in line and "McNemar" not in line:
+            assert "77.4%" in line, line
+    numbers = json.loads((out / "crossval.json").read_text())
+    capsules, plain = numbers["networks"]
+    assert plain["parameters"] == pytest.approx(capsules["parameters"], rel=0.05)
+    assert re.search(r"balanced accuracy +\d+\.\d%( \[\d+\.\d, \d+\.\d\])? ", text)
+    # Ranks vary in any network that gives different scores.
+    for each in (capsules, plain):
+        low, high = each["measures"]["auroc"]["interval"]
+        assert 0 <= low <= each["measures"]["auroc"]["value"] <= high <= 1
+    for test in ("over the folds", "DeLong", "McNemar"):
+        assert re.search(rf"{test} +[+-]\d+\.\d points", text), test
+    assert "the test over the folds knows that trainings vary" in text
+
+    written = call("paper", out, "--no-figures", "--out", tmp_path / "paper")
+    assert written.code == 0, written.err
+    methods = (tmp_path / "paper" / "methods.md").read_text(encoding="utf-8")
+    data = methods.split("\n")[0]
+    assert data.count("cross-validation") == 1
+    assert "Groups of images (named by (p\\[0-9\\]+)\\_) were kept together" in data
+    assert data.count("Always answering benign is right for") == 1
+    assert (tmp_path / "paper" / "table.csv").stat().st_size
+
+
+def test_names_tell_the_doctor_of_groups(crops, call) -> None:
+    line = ["doctor", "--model", "efficient_capsnet", "--data", "folder", "--root", crops]
+    said = " ".join(call(*line, "--seconds", 1).out.split())
+    assert re.search(r"look groups \d+ of \d+ groups of the test are in training too", said)
+    assert "always saying 'benign' is right for 7" in said
+
+
+def test_a_constant_network_is_called_constant(crops, tmp_path, call) -> None:
+    """It learns nothing, so that it says one class of every picture."""
+    text = train(crops, call, tmp_path / "folds", "--set", "learning_rate=1e-9")
+    says = r"efficient_convnet says '\w+' of every image of these folds: 1, 2, 3\."
+    assert re.search(says, text), text
+    assert "efficient_convnet is not shown to be better than that" in text
+
+
+@pytest.mark.slow
+def test_figures_are_drawn_of_a_fold_and_for_the_paper(crops, tmp_path, call, caplog) -> None:
+    out = tmp_path / "folds"
+    train(crops, call, out, "--against", "none")
+    fold = out / "1-efficient_capsnet-fold-1-of-3"
+    assert call("eval", fold, "--figures", tmp_path / "figures").code == 0
+    assert "no picture of the parts: saliency needs children" in caplog.text
+    names = {"confusion.svg", "reliability.svg", "roc.svg", "precision-recall.svg"}
+    assert names <= {each.name for each in (tmp_path / "figures").iterdir()}
+    assert call("paper", out, "--out", tmp_path / "paper").code == 0
+    assert [x.name for x in (tmp_path / "paper/figures").iterdir() if x.is_dir()] == ["1"]
