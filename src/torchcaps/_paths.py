@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,9 +24,21 @@ def beside(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     make_new(partial)
     try:
-        yield partial
+        with _named(path):
+            yield partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an error say which file it is of: the system names none that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
 
 
 def own_file(path: Path, what: str, then: str) -> BinaryIO:
@@ -63,10 +75,18 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file once its bytes are on the disk: not even a power cut leaves an empty one."""
-    with partial.open("r+b") as file:
+    """Rename a file once its bytes are on the disk, and wait until its name is too: not even a
+    power cut leaves an empty file, or a later one before it."""
+    with _named(path), partial.open("r+b") as file:
         os.fsync(file.fileno())
     partial.replace(path)
+    # Not every system can: Windows opens no folder, and some network disks refuse.
+    with suppress(OSError):
+        number = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:

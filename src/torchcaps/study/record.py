@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from torchcaps._json import parsed, read_text
 from torchcaps._names import in_words
-from torchcaps._paths import beside, path_of
+from torchcaps._paths import path_of, write_whole
 from torchcaps.errors import TorchcapsError, short
 
 # Raised when a field is added, removed or means something else.
@@ -178,9 +178,7 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
         read_record(path)
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    with beside(path) as partial:
-        partial.write_text(record.text(), encoding="utf-8")
-        partial.replace(path)
+    write_whole(path, record.text())
     return path
 
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from torchcaps._digests import check_digest
 from torchcaps._names import explains_names
-from torchcaps._paths import beside, path_of
+from torchcaps._paths import beside, path_of, put_in_place
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
@@ -71,10 +71,7 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     content = content_of(model)
     with beside(path) as partial:
         partial.write_bytes(content)
-        # Not even a power cut leaves an empty file.
-        with partial.open("r+b") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        put_in_place(partial, path)
 
 
 def content_of(model: nn.Module, *, half: bool = False) -> bytes:
