@@ -11,7 +11,7 @@ from torchcaps.study.system import Study, System
 from torchcaps.train import make_recipe
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _few_numbers():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SOURCES, "sign", few_numbers)
