@@ -108,10 +108,19 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     page.locator("#levels-0").select_option("3")
     page.locator("#often-0").fill("9")
     seen.settle()
+    # What is silenced is not called dead, and nothing excites it.
+    assert "Silenced: its length is held at 0." in card.inner_text()
+    assert card.locator(".thumb").count() == 0
+    silent = page.locator("[data-capsule='hidden_3.6']").get_attribute("aria-label")
+    assert silent.endswith("length 0.00, silenced")
     assert "Unchanged inside, it says" in page.locator(".pane .note").first.inner_text()
     assert "a.it=9&a.k=3&a.off=hidden_3.6" in page.url
     page.locator("#twin-0").click()
     seen.settle()
+    # What is off looks off, and says so to a screen reader.
+    assert page.locator("#twin-0").get_attribute("aria-pressed") == "true"
+    off = page.locator("#chip-hidden_2-0")
+    assert "line-through" in off.evaluate("one => getComputedStyle(one).textDecoration")
     even = page.locator("tbody tr", has_text="hidden_4").locator("td")
     assert even.nth(2).inner_text() == even.nth(3).inner_text() == "0.06"
     page.locator("#chip-hidden_2-0").click()
@@ -128,6 +137,8 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     page.locator("#more").click()
     seen.settle()
     assert page.locator(".pane").count() == 2
+    left, right = (page.locator(".pane").nth(at).bounding_box() for at in range(2))
+    assert (left["y"] == right["y"]) == (width == 1280)
     seen.check()
     with page.expect_download() as download:
         page.locator("#save-svg").click()

@@ -234,11 +234,12 @@ def about_use(use: CausalUse) -> Sentence | None:
     if mean is None:
         return None
     low, high = (100 * end for end in mean.interval)
+    # An interval that reaches zero shows no need, and does not show that there is none.
+    found = "The network uses" if low > 0 else "It is not shown that the network needs"
     return Sentence(
         "use",
-        f"The network {'uses' if low > 0 else 'does not need'} its tree: with one tree for all "
-        f"images it loses {100 * mean.fall:.1f} points of accuracy (95 % interval {low:.1f} to "
-        f"{high:.1f}, {mean.images} images).",
+        f"{found} its tree: with one tree for all images it loses {100 * mean.fall:.1f} points of "
+        f"accuracy (95 % interval {low:.1f} to {high:.1f}, {mean.images} images).",
         low > 0,
     )
 

@@ -116,7 +116,7 @@ function showIdeal(image) {
     el("h2", { id: "ideal-title" }, "The true tree"),
     el("p", {}, says(truth)),
     drawIdeal(truth, image, about.networks[panes[active].state.network].classes, Math.max(250, Math.min(420, ideal.clientWidth - 36))),
-    el("p", { class: "note" }, "This is a parse tree: each part chooses one whole, and strays choose none. It stays the same when you turn the image, and another image has another one. Hold the network's tree against it."),
+    el("p", { class: "note" }, "This is a parse tree: each part chooses one whole, and strays choose none. It stays the same when you turn the image, and an image of another class has another one. Hold the network's tree against it: its capsules have no names, but there too one dark line should lead upwards from every tall bar."),
     el("label", { class: "row" }, box, "Mark the parts on the image"),
   );
   if (!box.checked || !truth.placed) return;
@@ -166,7 +166,7 @@ function drawing(on) {
 
 function setPanes(states) {
   panes = states.map((each, at) => {
-    const pane = panes[at] ?? new Pane({ at, about, act: { changed, swapped, thumb, pick, activate: (one) => (active = one.at), close } });
+    const pane = panes[at] ?? new Pane({ at, about, act: { changed, swapped, thumb, pick, activate: (one) => (active = one.at), several: () => panes.length > 1, close } });
     pane.set(each);
     return pane;
   });
@@ -227,7 +227,11 @@ async function begin() {
   const canvas = pad(take);
   receive((file) => [drawing(false), take(file)]);
   const act = {
-    draw: () => drawing(byId("pad").hidden),
+    draw: () => {
+      drawing(byId("pad").hidden);
+      if (!byId("pad").hidden) byId("shows").textContent = "Draw here, white on black. Until you do, the answer is that of the image before.";
+      else if (panes[active].answer) showImage(panes[active].answer);
+    },
     wipe: () => canvas.wipe(),
     invert: () => {
       state.invert = !state.invert;

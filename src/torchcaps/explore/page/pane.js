@@ -44,6 +44,13 @@ export class Pane {
     return this.about.networks[this.state.network];
   }
 
+  // Capsules that are dead by themselves: one that is silenced here is short for that reason alone.
+  get dead() {
+    const { silenced } = this.state;
+    const own = (name, at) => !silenced.some(([layer, capsule]) => layer === name && capsule === at);
+    return this.known?.dead && Object.fromEntries(Object.entries(this.known.dead).map(([name, some]) => [name, some.filter((at) => own(name, at))]));
+  }
+
   changed() {
     this.drawLevers();
     this.act.changed(this);
@@ -89,7 +96,7 @@ export class Pane {
       levers.push(el("div", { class: "lever" }, el("label", { for: slider.id }, "Iterations"), slider, el("span", { class: "ends" }, this.often, play)));
     }
     const known = [...new Set([...LEVELS, ...(state.levels ? [state.levels] : [])])];
-    const options = known.map((k) => el("option", { value: k, selected: k === state.levels }, `${k} levels`));
+    const options = known.map((k) => el("option", { value: k, selected: k === state.levels }, `rounded to ${k} levels`));
     const levels = el("select", { id: id("levels") }, el("option", { value: "" }, "exact"), ...options);
     levels.addEventListener("change", () => {
       state.levels = Number(levels.value) || null;
@@ -97,7 +104,7 @@ export class Pane {
     });
     levers.push(lever(el("label", { for: levels.id }, "Couplings"), levels));
     const isTwin = routed.every((name) => state.even.includes(name));
-    const twin = el("button", { id: id("twin"), type: "button", "aria-pressed": isTwin, title: "Every child splits itself evenly", onclick: () => this.route(isTwin ? [] : routed) }, "Uniform twin");
+    const twin = el("button", { id: id("twin"), type: "button", "aria-pressed": isTwin, title: "Every child splits itself evenly among its parents", onclick: () => this.route(isTwin ? [] : routed) }, "Uniform twin");
     const chips = routed.map((name) => {
       const off = state.even.includes(name);
       return chip(name, off, `Switch off routing of ${name}`, () => this.route(off ? state.even.filter((one) => one !== name) : [...state.even, name]), id(`chip-${name}`));
@@ -105,6 +112,7 @@ export class Pane {
     levers.push(lever("Routing", twin, ...(routed.length > 1 ? chips : [])));
     const silent = state.silenced.map(([layer, capsule]) => chip(`${layer} ${capsule}`, true, `Silence ${layer} ${capsule}`, () => this.silence(layer, capsule)));
     if (silent.length) levers.push(lever("Silenced", ...silent));
+    if (routed.some((name) => state.even.includes(name))) levers.push(el("p", { class: "note" }, "A layer struck through gets an even split from each of its children; the weights stay as they were trained."));
     this.levers.replaceChildren(...levers);
     if (focused) document.getElementById(focused)?.focus();
   }
@@ -136,10 +144,10 @@ export class Pane {
     this.winner = winner;
     this.says = `${this.facts.label} says ${classes[winner]}, ${number(answer.scores[winner])}.`;
     const isRight = label ? (label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${label}`)) : null;
-    this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` ${number(answer.scores[winner])}`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} ${number(answer.scores[second])}`);
+    this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` (${number(answer.scores[winner])})`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} (${number(answer.scores[second])})`);
     const [old] = best(answer.before);
     const same = answer.before.every((score, at) => score === answer.scores[at]);
-    this.before.textContent = same ? "" : `Unchanged inside, it says ${classes[old]} ${number(answer.before[old])}.`;
+    this.before.textContent = same ? "" : `Unchanged inside, it says ${classes[old]} (${number(answer.before[old])}).`;
     this.draw();
   }
 
@@ -147,16 +155,16 @@ export class Pane {
     const { answer, state, known } = this;
     if (!answer) return;
     const width = Math.max(280, Math.round(this.element.clientWidth - 36));
-    this.tree.draw({ ...answer, width, classes: this.facts.classes, lit: answer.lit ?? null, selected: state.selected, silent: state.silenced.map((one) => one.join(".")), dead: known?.dead ?? {}, winner: this.winner });
+    this.tree.draw({ ...answer, width, classes: this.facts.classes, lit: answer.lit ?? null, selected: state.selected, silent: state.silenced.map((one) => one.join(".")), dead: this.dead ?? {}, winner: this.winner });
     const rows = answer.layers.map((layer, depth) => {
       const link = answer.links[depth - 1];
-      const dead = known?.dead?.[layer.name]?.length;
+      const dead = this.dead?.[layer.name]?.length;
       return [layer.name, `${layer.n}`, dead === undefined ? "–" : `${dead}`, link ? number(link.strongest) : "", link ? number(link.even) : "", link ? number(known?.dyr?.[link.name]) : ""];
     });
     const details = this.layers.querySelector("details");
     const fresh = el("details", { open: details ? details.open : true }, el("summary", {}, "Layers in numbers"));
     fresh.append(table(["layer", "capsules", "dead", "strongest coupling", "even split", "tree changes"], rows.reverse()));
-    fresh.append(el("p", { class: "note" }, "Strongest coupling: what a child gives to its favourite parent, on average. Tree changes: how much couplings differ from image to image; 0 is one frozen tree for all, 1 perfect routing."));
+    fresh.append(el("p", { class: "note" }, "Strongest coupling: what a child gives to its favourite parent in this image, a mean over the children. Tree changes: how much couplings differ over the test images; 0 is one frozen tree for all, 1 is perfect routing: every child picks one parent, and all parents equally often."));
     if (!answer.chain) fresh.append(el("p", { class: "note" }, "Its layers do not lead to each other one by one, so nothing lights up from a capsule."));
     this.layers.replaceChildren(fresh);
     this.drawCard();
@@ -165,7 +173,7 @@ export class Pane {
   drawCard() {
     const { answer, state, known } = this;
     if (!state.selected) {
-      this.card.replaceChildren(el("h2", {}, "One capsule"), el("p", { class: "note" }, "Click a capsule in the tree. What leads to it lights up down to the pixels, and so does what it leads to."));
+      this.card.replaceChildren(...[el("h2", {}, "One capsule"), this.whose(), el("p", { class: "note" }, "Click a capsule in the tree. What leads to it lights up down to the pixels, and so does what it leads to.")].filter(Boolean));
       return;
     }
     const [name, capsule] = state.selected;
@@ -178,19 +186,25 @@ export class Pane {
     const isSilent = state.silenced.some((one) => one.join(".") === state.selected.join("."));
     const parts = [
       el("h2", {}, called),
-      el("p", {}, `Length ${number(length, 3)}${isSilent ? "; it is silenced" : ""}${known?.dead?.[name]?.includes(capsule) ? "; dead on the test images" : ""}.`),
+      this.whose(),
+      el("p", {}, isSilent ? "Silenced: its length is held at 0." : `Length ${number(length, 3)}${known?.dead?.[name]?.includes(capsule) ? "; dead on the test images" : ""}.`),
       depth ? el("p", {}, `Strongest children${answer.layers[depth - 1].map ? " of those drawn" : ""}, in ${answer.layers[depth - 1].name}: ${list(near(answer.links[depth - 1], 1, capsule), answer.layers[depth - 1])}.`) : null,
       isTop ? null : el("p", {}, `Strongest parents, in ${answer.layers[depth + 1].name}: ${list(near(answer.links[depth], 0, capsule), answer.layers[depth + 1])}.`),
       answer.lit ? el("p", { class: "note" }, litIn(answer.lit, answer.layers, depth)) : null,
-      answer.saliency ? el("p", { class: "note" }, `Orange on the image: ${answer.saliency_is}.`) : null,
+      answer.saliency && !isSilent ? el("p", { class: "note" }, `Orange on the image: ${answer.saliency_is}.`) : null,
       el("div", { class: "row" }, el("button", { type: "button", onclick: () => this.silence(name, capsule) }, isSilent ? "Let it speak" : "Silence it"), el("button", { type: "button", onclick: () => this.leave() }, "Let go")),
     ];
-    if (known?.lengths) {
+    if (known?.lengths && !isSilent) {
       const order = known.lengths.map((value, at) => [value, at]).sort((one, other) => other[0] - one[0]).slice(0, 8);
       parts.push(el("h3", {}, `Its length on ${known.images} test images`), drawSpread(known.lengths, length));
       parts.push(el("h3", {}, "Images that excite it most"), el("div", { class: "strip" }, ...order.map(([value, at]) => this.act.thumb(this.facts.collection, at, number(value)))));
     }
     this.card.replaceChildren(...parts.filter(Boolean));
+  }
+
+  // With two networks side by side, a card says of which one it is.
+  whose() {
+    return this.act.several() ? el("p", { class: "note" }, `In ${this.facts.label}`) : null;
   }
 }
 
@@ -200,7 +214,7 @@ function lever(name, ...content) {
 
 // A layer or a capsule that is switched off while it is pressed.
 function chip(name, off, label, onclick, id = null) {
-  return el("button", { id, class: "chip", type: "button", "aria-pressed": off, "aria-label": label, onclick }, name);
+  return el("button", { id, class: "chip", type: "button", "aria-pressed": off, title: label, "aria-label": label, onclick }, name);
 }
 
 // The strongest lines of a capsule, which is their child (0) or parent (1): who is at the other end.
