@@ -14,6 +14,10 @@ import hypothesis
 import pytest
 import torch
 
+from chromium import browser
+
+__all__ = ["browser"]
+
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 POISONED = {"contracts", "ops", "theory"}
 

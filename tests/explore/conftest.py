@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 
-from chromium import browser
 from laid_runs import lay_run, small_network, tiny_images
 from torchcaps.data import SOURCES
 from torchcaps.explore.looking import Looker
