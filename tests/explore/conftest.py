@@ -12,8 +12,6 @@ from torchcaps.explore.opened import opened
 from torchcaps.layers import use_backend
 from torchcaps.models import create_model, save
 
-__all__ = ["browser"]
-
 
 @pytest.fixture(scope="session")
 def laid(tmp_path_factory):
