@@ -4,7 +4,6 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
 from served import serving
@@ -54,6 +53,8 @@ class Visit:
         assert self.said == []
         foreign = [u for u in self.requests if not u.startswith((self.link, "data:", "blob:"))]
         assert foreign == []
+        from axe_playwright_python.sync_playwright import Axe
+
         faults = Axe().run(self.page).response["violations"]
         serious = [each for each in faults if each["impact"] in ("serious", "critical")]
         assert [(each["id"], each["nodes"][0]["html"][:200]) for each in serious] == []

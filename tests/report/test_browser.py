@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 
 from torchcaps.data import ImageSet
 from torchcaps.models import create_model
@@ -97,6 +96,8 @@ def test_nobody_is_shut_out(opened, width):
     """No fault that axe-core calls serious or critical, with everything unfolded."""
     page = opened(width)
     page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
+    from axe_playwright_python.sync_playwright import Axe
+
     found = Axe().run(page).response["violations"]
     assert [(each["id"], each["impact"]) for each in found if each["impact"] != "minor"] == []
 
