@@ -135,7 +135,7 @@ def begin(
     """Claim the folder while `held` is open, with all that training needs; a finished run is
     returned as it is.
 
-    Arguments are those of `fit`, and:
+    Arguments are those of `fit`, spelled out for type checkers, and:
         told: is asked after each step whether to stop.
         beside: whether other runs train in this process at the same time.
     """
