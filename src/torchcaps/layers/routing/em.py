@@ -6,7 +6,7 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice
+from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations, widen
@@ -57,6 +57,7 @@ class EMRouting(OpRouting):
         check_choice("variant", variant, get_args(EMVariant), meant=MEANT)
         check_choice("compete", compete, get_args(Compete))
         check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
+        check_flag("unit_poses", unit_poses)
         check_em_numbers(lambda_, variance_floor)
         self.iterations = iterations
         self.variant: EMVariant = variant

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from torchcaps._checks import check_choice, check_number
+from torchcaps._checks import check_choice, check_flag, check_number
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.backend import fused_form
@@ -65,6 +65,9 @@ class InvertedRouting(OpRouting):
         super().__init__()
         check_iterations(iterations)
         check_choice("start", start, get_args(Start), meant=dict.fromkeys(ZERO, "none"))
+        flags = {"layer_norm": layer_norm, "scaled": scaled, "activations": activations}
+        for name, flag in flags.items():
+            check_flag(name, flag)
         check_number("lambda_", lambda_)
         check_number("dropout", dropout, below=1, so="it is the share of silenced components")
         if dropout and activations:
