@@ -1056,14 +1056,15 @@ def test_a_line_with_other_images_leaves_a_finished_run_as_it_is(
     assert {file.name: file.read_bytes() for file in run.folder.iterdir()} == before
 
 
-def test_a_finished_run_whose_network_is_damaged_is_not_called_done(
-    short: Run, tmp_path: Path
+@pytest.mark.parametrize("name", ["model.safetensors", "result.json"])
+def test_a_finished_run_of_which_a_file_is_damaged_is_not_called_done(
+    short: Run, tmp_path: Path, name: str
 ) -> None:
     run = copied(short, tmp_path / "run")
-    content = bytearray(run.model_file.read_bytes())
+    content = bytearray((run.folder / name).read_bytes())
     content[-1] ^= 1
-    run.model_file.write_bytes(content)
-    assert "model.safetensors is damaged" in text_of(lambda: fit(recipe(epochs=2), run.folder))
+    (run.folder / name).write_bytes(content)
+    assert f"{name} is damaged" in text_of(lambda: fit(recipe(epochs=2), run.folder))
 
 
 def test_the_network_of_an_earlier_end_is_no_longer_that_of_the_run(

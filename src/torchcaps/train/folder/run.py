@@ -322,6 +322,7 @@ class Run:
         if self.check(recipe) != recipe or not self.is_done:
             return False
         check_digest(self.model_file)
+        check_digest(self.result_file)
         return True
 
     def check(self, recipe: Recipe) -> Recipe | None:
