@@ -315,7 +315,31 @@ BAD = {
         "x.tiff: the picture has pixels of mode F, which does not say what value white has; save "
         "it as a PNG with 8 or 16 bits a pixel.",
     ),
+    "slices": (
+        lambda root: pages(root / "cat" / "x.tif"),
+        "x.tif: it holds several pages, where a picture is one; save the page that is meant as a "
+        "file of its own.",
+    ),
+    "moving": (
+        lambda root: pages(root / "cat" / "x.webp"),
+        "x.webp: it holds several pages, where a picture is one;",
+    ),
 }
+
+
+def pages(path: Path) -> None:
+    """Two pictures in one file."""
+    first, second = (Image.new("RGB", (3, 2), colour) for colour in ("red", "blue"))
+    first.save(path, save_all=True, append_images=[second])
+
+
+def test_the_preview_in_a_telephones_picture_is_no_page(tmp_path: Path) -> None:
+    for label in "ab":
+        path = tmp_path / "train" / label / "1.mpo"
+        path.parent.mkdir(parents=True)
+        pages(path)
+        path.rename(path.with_suffix(".jpg"))
+    assert image_folder(tmp_path, channels=3, size=(2, 3)).images[0, 0].min() > 200
 
 
 @pytest.mark.parametrize("case", BAD)
