@@ -72,6 +72,26 @@ def test_a_word_of_thousands_of_letters_is_not_repeated(call: Call, words: list[
     assert len(done.err) < 1500
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{}"], "No such command '{}…"),
+        (["train", "--{}"], "No such option: --{}…"),
+        (["models", "x", "{}"], "Got unexpected extra argument(s) ({}…"),
+        (["study", "claims", "{}"], "Got unexpected extra argument(s) ({}…"),
+        (["eval", "{}", *"abc"], "Got unexpected extra argument(s) (a b c)"),
+    ],
+)
+def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) -> None:
+    done = call(*(word.format("\x1b[2J" + "9" * 5000) for word in words))
+    last = done.err.splitlines()[-1]
+    start = said.partition("{}")[0]
+    told = "\\x1b[2J" + "9" * 5000
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert last == "Error: " + (f"{start}{told}"[:300] + "…" if "{}" in said else said)
+
+
 @pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
 def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
     done = call(

@@ -1,13 +1,44 @@
 """The application: every command, in the order in which --help lists them."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from torchcaps._lazy import load_modules
+from torchcaps._printable import printable
 from torchcaps.cli.listed import COMMANDS
 
+# Letters of what was typed that an error of Typer repeats.
+MOST_TOLD = 300
+
+
+@contextmanager
+def _told_shortly() -> Iterator[None]:
+    """Typer keeps the class of its errors to itself, and repeats whole what it does not know."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(said := vars(error).get("message"), str):
+            said = printable(said)
+            vars(error)["message"] = said if len(said) <= MOST_TOLD else f"{said[:MOST_TOLD]}…"
+        raise
+
+
+class _Commands(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _told_shortly():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _told_shortly():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -185,10 +185,6 @@ def measurement_names(given: Sequence[str] | None) -> list[str]:
     return [name.strip() for words in given or () for name in words.split(",")]
 
 
-# Letters of what was typed that an error repeats.
-MOST_TOLD = 300
-
-
 class MeasureCommand(TyperCommand):
     """A command with --measure; where names stand apart by spaces, it says how they are written."""
 
@@ -206,9 +202,6 @@ class MeasureCommand(TyperCommand):
                     f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
                     f"--measure dynamics,activity."
                 ) from None
-            if left_over and len(said := str(getattr(error, "message", ""))) > MOST_TOLD:
-                # A word of a thousand letters need not be repeated.
-                vars(error)["message"] = f"{said[:MOST_TOLD]}…"
             raise
 
 
