@@ -15,7 +15,10 @@ DEVICE ?= cuda
 DATA ?= data
 OUT ?= build/gpu
 
-.PHONY: demo explore test fuzz check test-all gpu docs format claims tables clean
+ENVS ?= build
+TEST_FLAGS ?= -n auto --dist worksteal
+
+.PHONY: demo explore test test-oldest test-newest fuzz check test-all gpu docs format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
@@ -25,7 +28,17 @@ explore: .venv/.explore
 	$(BIN)/torchcaps explore
 
 test: .venv/.test
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	$(BIN)/python -m pytest -q $(TEST_FLAGS)
+
+# The default tier with the lowest versions that pyproject.toml allows, and with the newest that there
+# are, each where nothing else is installed. Where no CPU build of PyTorch is configured this is the
+# normal one, of gigabytes; ENVS names a folder with room.
+test-oldest test-newest: test-%:
+	$(PYTHON) -m venv --clear $(ENVS)/$*
+	if [ $* = oldest ]; then grep -oE '"[a-z0-9-]+>=[0-9.]+' pyproject.toml | sed 's/"//; s/>=/==/'; fi > $(ENVS)/$*/bounds.txt
+	$(ENVS)/$*/bin/python -m pip install --disable-pip-version-check --progress-bar off $(PIP_FLAGS) -c $(ENVS)/$*/bounds.txt -e ".[test]" -e ./claims
+	$(ENVS)/$*/bin/python -m pip freeze > $(ENVS)/$*/versions.txt
+	$(ENVS)/$*/bin/python -m pytest -q $(TEST_FLAGS)
 
 # Bad input and odd numbers, drawn from a seed that is printed: make fuzz MINUTES=60 SEED=1. With
 # FUZZ=--lenient a number that is off is told, and is no failure.
