@@ -8,7 +8,8 @@ the `input_cosine` of the pairs, and `cancellation-at-start` the same with `_at_
 `redrawn` trains a decoder on the frozen network and gives `drawn_components`, a share,
 `drawn_change` and `drawn_known`. The look `fixed-point` gives `fixed_point_distance.7` of the step
 from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `focus` gives `focus`
-and `focus_known`, of pruned networks alone the look `saliency` `saliency` and `saliency_known`.
+and `focus_known`, of pruned networks alone the look `saliency` `saliency` and `saliency_known`. The
+look `agreement-spread` gives `agreement_spread.2` and `prior_spread.2` of the second routed layer.
 """
 
 from torchcaps.errors import Diverged, TorchcapsError
@@ -24,6 +25,7 @@ from torchcaps_claims.job import Job
 from torchcaps_claims.opposed import cancellation_of
 from torchcaps_claims.pruned import way_in
 from torchcaps_claims.redrawn import redrawn_of
+from torchcaps_claims.spread import spread_of
 from torchcaps_claims.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
@@ -74,6 +76,12 @@ def _is_pruned(look: Look, recipe: Recipe) -> None:
         )
 
 
+register_look(
+    "agreement-spread",
+    lambda shown: spread_of(shown.network("polarisation"), shown.images),
+    statistics=["agreement_spread"],
+    has_grid=False,
+)
 register_look(
     "cancellation",
     lambda shown: cancellation_of(shown.trained.model.eval(), shown.run.recipe, shown.images),
