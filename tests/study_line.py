@@ -1,4 +1,5 @@
-"""`torchcaps study run` in a process of its own, and what it leaves in its folder."""
+"""`torchcaps study run` in a process of its own, or in this one alone, and what it leaves in its
+folder."""
 
 import contextlib
 import json
@@ -8,6 +9,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from torchcaps.study.ledger import Ledger
+from torchcaps.study.settings import Settings
+from torchcaps.study.workers import End, Hire, serve
 
 LINE = "import sys; from torchcaps.cli import main; main()"
 FOUR_SEEDS = (
@@ -78,3 +86,26 @@ def until(true, *, seconds=600):
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@contextmanager
+def in_this_process(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
+    """Another process takes seconds to start, and knows no data set of tests."""
+    yield lambda cells, number: _Worker(serve(cells, settings, number))
+
+
+class _Worker(NamedTuple):
+    """It has come to its end when it is there: as it should, or told to stop."""
+
+    came_to_its_end: bool
+
+    def is_alive(self) -> bool:
+        return False
+
+    def end(self) -> End:
+        return End("done" if self.came_to_its_end else "stopped")
+
+    def terminate(self) -> None:
+        pass
+
+    join = terminate

@@ -5,9 +5,7 @@ import io
 import json
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 from typer.main import get_command
@@ -15,14 +13,12 @@ from typer.main import get_command
 from fuzz.bench import Bench
 from fuzz.mutate import odd_value
 from fuzz.trial import Wrong, check_sentence, in_time, quiet
+from study_line import in_this_process
 from torchcaps.cli import main
 from torchcaps.cli.application import app
 from torchcaps.data import PUBLISHED
 from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import pool
-from torchcaps.study.ledger import Ledger
-from torchcaps.study.settings import Settings
-from torchcaps.study.workers import End, Hire, serve
 
 __all__ = ["check_command", "draw_command"]
 
@@ -156,7 +152,7 @@ def check_command(words: list[str]) -> str:
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["torchcaps", *words]),
-        mock.patch.object(pool, "here", _in_this_process),
+        mock.patch.object(pool, "here", in_this_process),
         mock.patch.dict(PUBLISHED, mnist=NEAR),
         quiet(out, err),
         in_time(),
@@ -173,26 +169,3 @@ def check_command(words: list[str]) -> str:
     said = text.strip().splitlines()[-1:]
     check_sentence(said[0] if said else "")
     return "refused"
-
-
-@contextmanager
-def _in_this_process(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
-    """Another process takes seconds to start, and knows no data set of tests."""
-    yield lambda cells, number: _Worker(serve(cells, settings, number))
-
-
-class _Worker(NamedTuple):
-    """It has come to its end when it is there: as it should, or told to stop."""
-
-    came_to_its_end: bool
-
-    def is_alive(self) -> bool:
-        return False
-
-    def end(self) -> End:
-        return End("done" if self.came_to_its_end else "stopped")
-
-    def terminate(self) -> None:
-        pass
-
-    join = terminate
