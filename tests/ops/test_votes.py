@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference.votes import materialise as twin
-from torchcaps.ops import materialise
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.ops import dynamic_routing, inverted_routing, materialise
+from torchcaps.types import Capsules, VoteMap, Window
+
+WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
 
 
 def numbers(values):
@@ -133,3 +136,33 @@ def test_autocast_may_mix_dtypes():
     pose, weight = torch.randn(5, 4).bfloat16(), torch.randn(5, 3, 2, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert votes_of(pose, weight).dtype == torch.bfloat16
+
+
+class Copied(TorchDispatchMode):
+    """The sizes of what was copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.clone.default:
+            self.sizes.append(args[0].numel())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("route", [dynamic_routing, inverted_routing])
+@pytest.mark.parametrize(
+    ("weight", "options"),
+    [
+        (torch.randn(18, 5, 6, 4), {}),
+        (torch.randn(2, 5, 2, 2), {"sharing": "type", "pose": "matrix"}),
+        (torch.randn(2, 5, 2, 2), {"sharing": "type", "pose": "matrix", "window": WINDOW}),
+    ],
+)
+def test_no_product_of_one_row_copies_votes(route, weight, options):
+    """Neither forwards nor backwards: votes are the largest tensor there is."""
+    votes = votes_of(torch.randn(3, 18, 4), weight, **options).requires_grad_()
+    with Copied() as copied:
+        route(votes, iterations=3).parents.pose.square().sum().backward()
+    assert max(copied.sizes) < votes.numel()

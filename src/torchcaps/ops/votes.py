@@ -48,14 +48,17 @@ def materialise(vote_map: VoteMap) -> Tensor:
     types, n_out, rows, columns = weight.shape
     lanes = u.flatten(0, -3).transpose(0, 1)  # [t, b * p, d]
     if vote_map.pose == "vector":
-        votes = torch.bmm(lanes, weight.flatten(1, 2).transpose(1, 2)).transpose(0, 1)
-        size = rows
+        made = torch.bmm(lanes, weight.flatten(1, 2).transpose(1, 2))
+        rows, columns = 1, rows
     else:
         matrices = torch.unflatten(lanes, -1, (columns, rows)).flatten(1, 2)  # [t, b * p * r, k]
         made = torch.bmm(matrices, weight.transpose(1, 2).flatten(2))
-        votes = made.view(types, -1, rows, n_out, columns).permute(1, 0, 3, 2, 4)
-        size = rows * columns
-    votes = votes.reshape(*u.shape[:-3], u.shape[-3] * types, n_out, size)  # [*b, i, j, d]
+    # Those of one parent lie together: every routing multiplies them, and a product of matrices
+    # would copy them first.
+    *lead, positions, _, _ = u.shape
+    made = torch.unflatten(torch.unflatten(made, 1, (-1, positions, rows)), -1, (n_out, columns))
+    votes = made.permute(1, 4, 2, 0, 3, 5).reshape(*lead, n_out, positions * types, rows * columns)
+    votes = votes.transpose(-2, -3)  # [*b, i, j, d]
     if vote_map.bias is not None:
         check_broadcast("bias", vote_map.bias, votes.shape[-2:], "[parent, pose]")
         check_device(votes, bias=vote_map.bias)

@@ -56,6 +56,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
+from torchcaps.ops.routing.common import weighted
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.ops.routing.shared_children import (
     Compete,
@@ -157,10 +158,9 @@ def em_routing(
             else:
                 r = made
                 weight, mass = shares_of(r * a_in)
-            weight = weight.unsqueeze(-1)
             mean = _mean(votes, weight, mean, variant)
             residual = (votes - mean.unsqueeze(-3)).square()  # [*b, i, j, d]
-            variance = (weight * residual).sum(-3) + asked.floor  # [*b, j, d]
+            variance = weighted(weight, residual) + asked.floor  # [*b, j, d]
             logit = logit_of(t, variance, mass, asked, n_in / n_out)
             parents = Capsules(mean.to(dtype), logit.sigmoid().to(dtype))
             if keep == "steps" or (keep == "last" and t == iterations):
@@ -247,7 +247,7 @@ def lambda_at(t: int, lambda_: float, schedule: LambdaSchedule) -> float:
 
 
 def _mean(votes: Tensor, weight: Tensor, before: Tensor | None, variant: EMVariant) -> Tensor:
-    mean = (weight * votes).sum(-3)  # [*b, j, d]
+    mean = weighted(weight, votes)  # [*b, j, d]
     if variant != "official":
         return mean
     mean = (1 - DAMPING) * mean
