@@ -1,11 +1,11 @@
 """What names of pictures suggest, where they do and where they do not, and how groups are told."""
 
-import re
+import shlex
 
 import pytest
 
 from torchcaps.data.groups import groups_of_files
-from torchcaps.data.read.grouping import how_parted, suggested
+from torchcaps.data.read.grouping import PATTERNS, how_parted, suggested
 from torchcaps.data.read.listed import Listed
 
 
@@ -31,24 +31,34 @@ TUMOURS = [
 
 
 @pytest.mark.parametrize(
-    ("files", "example", "count"),
+    ("files", "example", "count", "pattern"),
     [
-        (named("p{g:03}_{k}.png", 20, 3), "p000", 12),
-        (named("{g}_{k}.left.jpeg", 20, 3), "0", 12),
-        (named("patient {g} ({k}).JPG", 20, 3), "patient 0", 12),
-        (named("person{g}_bacteria_{k}.jpeg", 20, 3), "person0_bacteria", 12),
-        (named("eye-{g}-{k}.tif", 20, 2), "eye-0", 8),
+        (named("p{g:03}_{k}.png", 20, 3), "p000", 12, "(p[0-9]+)_"),
+        (named("{g}_{k}.left.jpeg", 20, 3), "0", 12, "([0-9]+)_"),
+        (named("patient {g} ({k}).JPG", 20, 3), "patient 0", 12, r"(patient\ [0-9]+)\ "),
+        (
+            named("person{g}_bacteria_{k}.jpeg", 20, 3),
+            "person0_bacteria",
+            12,
+            "(person[0-9]+_bacteria)_",
+        ),
+        (named("eye-{g}-{k}.tif", 20, 2), "eye-0", 8, r"(eye\-[0-9]+)\-"),
+        (named("{c}{g}_{k}.png", 20, 3), "a0", 12, "([^/]+)_[^/]+$"),
+        (named("{c}{g}_{k}_x.png", 20, 3), "a0", 12, PATTERNS[1]),
         # The patient, and not one of the two magnifications.
-        (TUMOURS, "SOB_B_A-14-1000AB", 20),
+        (TUMOURS, "SOB_B_A-14-1000AB", 20, r"(SOB_B_A\-[0-9]+\-[0-9]+AB)\-"),
+        # Quoted for a shell, as it must be.
+        (named("O'Neil{g}_{k}.png", 20, 3), "O'Neil0", 12, "(O'Neil[0-9]+)_"),
     ],
 )
-def test_names_of_patients_suggest_groups(tmp_path, files, example: str, count: int) -> None:
+def test_names_of_patients_suggest_groups(tmp_path, files, example, count: int, pattern) -> None:
     training, test = sides(files)
     found = suggested(training, test, 2)
     assert (found.example, found.both, found.test) == (example, count, count)
     assert f"if names as {example!r} tell" in found.text()
     # As somebody pastes it.
-    pasted = re.search("--groups '(.*)'$", found.text())[1]
+    (pasted,) = shlex.split(found.text().partition("--groups ")[2])
+    assert pasted == found.pattern == pattern
     groups = groups_of_files(tmp_path, files, pasted)
     assert {groups[file] for file in training} & {groups[file] for file in test}
     assert example in groups.values()

@@ -106,7 +106,7 @@ def test_groups_are_told_before_training_too(run: Run, root: Path) -> None:
 HINT = (
     "8 of 8 groups of the test are in training too, if names as 'p0' tell pictures that belong "
     "together; what is right about them may be memory: part them by --groups "
-    r"'([^/]+)[-_.\s][^-_.\s/]+\.\w+$'"
+    "'(p[0-9]+)_'"
 )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Suggested:
         return (
             f"{self.both:,} of {self.test:,} groups of the test are in training too, if names as "
             f"{short(self.example)} tell pictures that belong together; what is right about them "
-            f"may be memory: part them by --groups '{self.pattern}'"
+            f"may be memory: part them by --groups {shlex.quote(self.pattern)}"
         )
 
 
@@ -55,8 +56,21 @@ def suggested(training: Sequence[str], test: Sequence[str], n_classes: int) -> S
             continue
         of_test, of_training = set(found[len(training) :]), set(found[: len(training)])
         if (both := sorted(of_test & of_training)) and 2 * numbered > len(names):
+            pattern = _plainest(files, found, pattern)
             return Suggested(pattern, len(of_test), len(both), both[0])
     return None
+
+
+def _plainest(files: Sequence[str], found: Sequence[str], pattern: str) -> str:
+    """Choose what is easiest to read of the patterns that find the same groups: the letters of the
+    first with any numbers, or all that stands before the last sign."""
+    after = re.escape(files[0][files[0].rindex(found[0]) + len(found[0])])
+    letters = re.sub(r"\d+", "[0-9]+", re.escape(found[0]))
+    for plainer in (f"({letters}){after}", f"([^/]+){after}[^/]+$"):
+        matches = (re.search(plainer, file) for file in files)
+        if [match and match[1] for match in matches] == list(found):
+            return plainer
+    return pattern
 
 
 def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
