@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.main import get_command
 
 from cli.command_line import Call, assert_one_sentence
+from torchcaps.cli.application import app
+from torchcaps.cli.arguments import OF_RECIPE
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +26,8 @@ def root(tmp_path_factory) -> Path:
     return root
 
 
-LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1]
-LINE += ["--option", "decoder=false", "--set", "batch_size=16"]
+LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1, "--batch-size", 16]
+LINE += ["--option", "decoder=false", "--select-by", "auroc", "--class-weights", "1,5"]
 
 
 def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Call) -> None:
@@ -35,10 +38,20 @@ def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Ca
     assert "To beat: always saying 'mole' has an accuracy of 75.0%" in done.out
     again = call(*LINE, "--root", root, "--out", tmp_path / "cv", "--json")
     written = json.loads((tmp_path / "cv" / "crossval.json").read_text())
+    for network in written["networks"]:
+        recipe = network["recipe"]
+        assert recipe["class_weights"] == [1, 5]
+        assert (recipe["batch_size"], recipe["select_by"], recipe["epochs"]) == (16, "auroc", 1)
     assert json.loads(again.out) == written
     # The run of a fold is a run.
     alone = call("eval", tmp_path / "cv" / "2-efficient_convnet-fold-1-of-2", "--json")
     assert json.loads(alone.out)["images"] == written["folds"][0]["images"]
+
+
+def test_who_takes_a_recipe_takes_all_of_it() -> None:
+    for name in ("train", "crossval", "doctor"):
+        parameters = get_command(app).commands[name].params
+        assert set(OF_RECIPE) < {each.name for each in parameters}, name
 
 
 def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:

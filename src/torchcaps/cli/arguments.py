@@ -1,7 +1,9 @@
 """Arguments that several commands take, and how their text is read."""
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,6 +60,14 @@ def _import_all(files: list[Path] | None) -> list[Path] | None:
     return files
 
 
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="What the others are held against, by words of its line: routing=uniform; the first "
+        "unless you say otherwise. Of several data sets a line of each.",
+    ),
+]
 # Imported while the command line is read, before anything is looked up by its name.
 Imports = Annotated[
     list[Path] | None,
@@ -89,34 +99,78 @@ FieldList = Annotated[
 ]
 
 
-def recipe_from(
-    file: Path | None,
-    given: dict[str, Any],
-    image_size: str | None,
-    field: list[str] | None,
-    option: list[str] | None,
-) -> "Recipe":
+# What makes a recipe on the command line: its fields by name, and what holds several.
+OF_RECIPE: dict[str, Any] = {
+    "recipe": RecipeFile,
+    "protocol": Protocol,
+    "model": Model,
+    "data": Annotated[
+        str | None,
+        typer.Option(help="part-whole, mnist, folder, …; `torchcaps data list` names all."),
+    ],
+    "image_size": ImageSize,
+    "groups": Groups,
+    "option": OptionList,
+    "epochs": Annotated[int | None, typer.Option(help="Passes over the training images.")],
+    "batch_size": Annotated[int | None, typer.Option(help="Images a step.")],
+    "learning_rate": Annotated[float | None, typer.Option(help="Step size of the optimiser.")],
+    "seed": Annotated[int | None, typer.Option(help="Seed of weights and order.")],
+    "select_by": Annotated[
+        str | None,
+        typer.Option(
+            help="What --set patience=… and keep=best go by: loss, accuracy, balanced_accuracy, "
+            "macro_f1, auroc, average_precision."
+        ),
+    ],
+    "class_weights": Annotated[
+        str | None,
+        typer.Option(help="What an image of each class counts: balanced, or 1,5: a number each."),
+    ],
+    "field": FieldList,
+    "backbone": Backbone,
+}
+
+
+def takes_recipe(does: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make a recipe, in the place of `given`, by which it has what
+    came of them."""
+    parameters: dict[str, inspect.Parameter] = {}
+    for name, each in inspect.signature(does).parameters.items():
+        one = {name: each.annotation} if name != "given" else OF_RECIPE
+        for option, kind in one.items():
+            default = each.default if one is not OF_RECIPE else None
+            parameters[option] = inspect.Parameter(
+                option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+
+    @wraps(does)
+    def call(**words: Any) -> None:
+        does(given={name: words.pop(name) for name in OF_RECIPE}, **words)
+
+    vars(call)["__signature__"] = inspect.Signature([*parameters.values()])
+    call.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+    return call
+
+
+def recipe_from(given: dict[str, Any]) -> "Recipe":
     """What a file says, over it what is given by name, over it what --set and --option say."""
     from torchcaps.train import make_recipe, read_fields
 
-    fields = {} if file is None else read_fields(file)
-    fields |= {name: value for name, value in given.items() if value is not None}
-    if image_size is not None:
-        fields["image_size"] = sides("--image-size", image_size, "48x64")
-    fields |= fields_from(field)
-    if option:
-        fields["options"] = {**fields.get("options", {}), **options_from(option)}
+    said = {name: value for name, value in given.items() if value is not None}
+    fields = {} if (file := said.pop("recipe", None)) is None else read_fields(file)
+    sets, options = fields_from(said.pop("field", None)), options_from(said.pop("option", None))
+    if backbone := said.pop("backbone", None):
+        options = {"weights": "pretrained", "backbone": backbone, **options}
+        if file is None:
+            said.setdefault("model", "capsules_on_backbone")
+    if "image_size" in said:
+        said["image_size"] = sides("--image-size", said["image_size"], "48x64")
+    if said.get("class_weights", "none") not in ("balanced", "none"):
+        said["class_weights"] = value_of(f"[{said['class_weights']}]")
+    fields |= said | sets
+    if options:
+        fields["options"] = {**fields.get("options", {}), **options}
     return make_recipe(**fields)
-
-
-def on_backbone(
-    backbone: str | None, recipe: Path | None, model: str | None, option: list[str] | None
-) -> tuple[str | None, list[str] | None]:
-    """The model and the options with what --backbone means; what else is said wins."""
-    if backbone is None:
-        return model, option
-    model = model or (None if recipe else "capsules_on_backbone")
-    return model, ["weights=pretrained", f"backbone={backbone}", *(option or [])]
 
 
 def fields_from(pairs: list[str] | None) -> dict[str, Any]:

@@ -1,41 +1,30 @@
 """`torchcaps doctor`: say why a network does not learn."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from torchcaps.cli.arguments import (
     AsJson,
-    FieldList,
-    Groups,
-    ImageSize,
+    FieldsCommand,
     Imports,
-    Model,
-    OptionList,
-    Protocol,
-    RecipeFile,
     Root,
     TrunkFile,
     recipe_from,
+    takes_recipe,
 )
 from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
 
-@command(130)
+@command(130, cls=FieldsCommand)
+@takes_recipe
 def doctor(
+    given: dict[str, Any],
     run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,
-    model: Model = None,
-    data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
     root: Root = None,
-    image_size: ImageSize = None,
-    groups: Groups = None,
-    option: OptionList = None,
-    recipe: RecipeFile = None,
-    protocol: Protocol = None,
-    field: FieldList = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time to learn a few images by heart.")
     ] = 30,
@@ -50,19 +39,15 @@ def doctor(
     """
     from torchcaps import tasks
 
-    if run is not None and (
-        model or data or image_size or groups or option or recipe or protocol or field or trunk
-    ):
+    if run is not None and (any(given.values()) or trunk):
         raise TorchcapsError(
             "a run knows its network and its data; give the run folder alone, or --model and "
             "--data."
         )
     if run is not None:
         found = tasks.doctor_run(run, root=root, seconds=seconds)
-    elif recipe is not None or (model is not None and data is not None):
-        given = {"protocol": protocol, "model": model, "data": data, "groups": groups}
-        patient = recipe_from(recipe, given, image_size, field, option)
-        found = tasks.doctor(patient, root=root, seconds=seconds, trunk=trunk)
+    elif given["recipe"] or (given["data"] and (given["model"] or given["backbone"])):
+        found = tasks.doctor(recipe_from(given), root=root, seconds=seconds, trunk=trunk)
     else:
         raise TorchcapsError(
             "doctor needs a run folder, or --model and --data of a network that is to be trained, "

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps._printable import printable
-from torchcaps._words import value_of
 from torchcaps.cli.arguments import (
-    Backbone,
     FieldList,
     FieldsCommand,
-    Groups,
-    ImageSize,
     Imports,
-    Model,
-    OptionList,
-    Protocol,
-    RecipeFile,
     Root,
     TrunkFile,
-    on_backbone,
     recipe_from,
     seconds_of,
+    takes_recipe,
 )
 from torchcaps.cli.ending import show_result
 from torchcaps.cli.listed import command
@@ -38,35 +30,11 @@ MANY = 10
 
 
 @command(30, cls=FieldsCommand)
+@takes_recipe
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
-    recipe: RecipeFile = None,
-    model: Model = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="part-whole, mnist, folder, …; `torchcaps data list` names all."),
-    ] = None,
+    given: dict[str, Any],
     root: Root = None,
-    image_size: ImageSize = None,
-    groups: Groups = None,
-    option: OptionList = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Step size of the optimiser.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
-    select_by: Annotated[
-        str | None,
-        typer.Option(
-            help="What --set patience=… and keep=best go by: loss, accuracy, balanced_accuracy, "
-            "macro_f1, auroc, average_precision."
-        ),
-    ] = None,
-    class_weights: Annotated[
-        str | None,
-        typer.Option(help="What an image of each class counts: balanced, or 1,5: a number each."),
-    ] = None,
-    protocol: Protocol = None,
-    field: FieldList = None,
     workers: Annotated[
         int, typer.Option(help="Processes that make batches; 0 makes them on the device itself.")
     ] = 0,
@@ -96,7 +64,6 @@ def train(
         list[str] | None,
         typer.Option(metavar="PART", help="A part that stays as it begins: backbone; repeatable."),
     ] = None,
-    backbone: Backbone = None,
     own_code: Imports = None,
     trunk: TrunkFile = None,
 ) -> None:
@@ -114,41 +81,22 @@ def train(
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
 
-    model, option = on_backbone(backbone, recipe, model, option)
-    given = {
-        "protocol": protocol,
-        "model": model,
-        "data": data,
-        "groups": groups,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "seed": seed,
-        "freeze": freeze or None,
-        "select_by": select_by,
-        "class_weights": class_weights,
-    }
-    if class_weights not in (None, "balanced", "none"):
-        given["class_weights"] = value_of(f"[{class_weights}]")
-    if init_from is not None and recipe is None and model is None:
+    given["freeze"] = freeze or None
+    is_named = given["recipe"] or given["model"] or given["backbone"]
+    if init_from is not None and not is_named:
         given |= _network_of(init_from)
-    one = recipe_from(recipe, given, image_size, field, option)
+    one = recipe_from(given)
+    seed, field = given["seed"], given["field"]
     budget = None if time_budget is None else seconds_of(time_budget)
     several = seeds is not None or _has_several_values(one)
     if together and not several:
         raise TorchcapsError("--together trains several runs at once; give it --seeds 0-4.")
     if several:
-        if trunk is not None:
+        of_one = {"trunk": trunk, "init-from": init_from, "tensorboard": tensorboard}
+        for idle in (name for name, value in {**of_one, "workers": workers}.items() if value):
             raise TorchcapsError(
-                "--trunk is for one run; train seed after seed with --seed, then compare the runs."
+                f"--{idle} is for one run; leave it out, or train seed after seed."
             )
-        if init_from is not None:
-            raise TorchcapsError(
-                "--init-from begins one run; train the seeds one by one, each with --init-from."
-            )
-        if tensorboard or workers:
-            idle = "--tensorboard" if tensorboard else "--workers"
-            raise TorchcapsError(f"{idle} is for one run; leave it out, or train seed after seed.")
         named = f"--seed {seed}" if seed is not None else "--set seed=…"
         if seeds is not None and (seed is not None or _sets_seed(field)):
             raise TorchcapsError(
