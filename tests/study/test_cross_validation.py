@@ -130,7 +130,8 @@ def test_pooled_numbers_are_those_of_scikit_learn(done) -> None:
             recall_score(labels[test], said[test], average="macro") for test in found.plan.tests
         ]
         assert written["balanced_accuracy_by_fold"] == pytest.approx(by_fold, abs=1e-6)
-        assert "interval" not in written
+        assert tuple(written["interval"]) == judged.interval
+        assert f"{judged.accuracy:.1%} [{100 * judged.interval[0]:.1f}, " in found.text()
         assert written["commonest"] == {"class": "benign", "share": 72 / 99}
     (pair,) = numbers["comparisons"]
     assert pair["networks"] == ["efficient_capsnet", "efficient_convnet"]

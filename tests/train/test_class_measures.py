@@ -3,8 +3,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.metrics import (
+    accuracy_score,
     average_precision_score,
     balanced_accuracy_score,
     f1_score,
@@ -12,6 +13,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from torchcaps.analysis.shares import wilson
 from torchcaps.train import class_measures as of_classes
 from torchcaps.train.class_measures import MEASURES, OF_CLASS, class_measures, macro_values
 from torchcaps.train.drawn_anew import _Curve, drawn_anew, middle_of
@@ -35,11 +37,11 @@ def drawn(seed, sizes=(8, 60, 30), *, are="logits", levels=None, better=1.0):
     return Output(scores, are), labels
 
 
-def of_sklearn(out, labels):
-    """Every measure of every class that has images and others, as scikit-learn has it."""
+def of_sklearn(out, labels, classes=None):
+    """Every measure of classes that have images and others, as scikit-learn has it."""
     probabilities = Output(out.scores.double(), out.scores_are).probabilities().numpy()
     said, found = out.scores.argmax(-1).numpy(), {name: [] for name in (*OF_CLASS, "f1")}
-    for k in range(out.scores.shape[1]):
+    for k in range(out.scores.shape[1]) if classes is None else classes:
         is_class, score = labels.numpy() == k, probabilities[:, k]
         found["sensitivity"].append(recall_score(is_class, said == k))
         found["specificity"].append(recall_score(~is_class, said != k))
@@ -69,6 +71,9 @@ def test_every_number_is_that_of_scikit_learn(sizes, are, levels):
         f1_score(labels, said, average="macro"), abs=1e-6
     )
     assert macro_values(out, labels) == {n: each.value for n, each in found.macro.items()}
+    assert found.accuracy.value == pytest.approx(accuracy_score(labels, said))
+    of_scipy = binomtest(int((said == labels).sum()), len(labels)).proportion_ci(method="wilson")
+    assert found.accuracy.interval == pytest.approx((of_scipy.low, of_scipy.high), abs=1e-6)
 
 
 def test_lengths_above_one_are_ranked_as_they_are():
@@ -101,8 +106,12 @@ def test_a_class_without_images_leaves_no_mean():
     assert absent["specificity"].value == pytest.approx(recall_score([True] * 50, ~said))
     for kind in ("sensitivity", "auroc", "average_precision"):
         assert absent[kind] == (None, None, "no image is of this class")
-    others = [found.classes[name][kind].value for name in ("mel", "bcc") for kind in OF_CLASS]
-    assert None not in others
+    # The classes that are there have what scikit-learn finds, ties and all.
+    tied, labels = drawn(1, (20, 0, 30), levels=1)
+    there, expected = class_measures(tied, labels, NAMES), of_sklearn(tied, labels, (0, 2))
+    for kind in OF_CLASS:
+        values = [there.classes[name][kind].value for name in ("mel", "bcc")]
+        assert values == pytest.approx(expected[kind], abs=1e-6), kind
     assert absent["auroc"].text() == "–: no image is of this class"
 
 
@@ -241,6 +250,23 @@ def test_one_group_has_no_interval_and_few_groups_say_so():
     found = class_measures(out, labels, NAMES, groups=groups)
     assert found.macro["auroc"].why == "a class is in too few groups"
     assert found.classes["nv"]["auroc"].interval is not None
+
+
+def test_accuracy_varies_over_groups_where_there_are_some():
+    """Of two patients the one is right and the other wrong: two draws give 0, 1/2, 1/2 or 1."""
+    out = Output(torch.tensor([[0.9, 0.1]]).expand(40, 2), "lengths")
+    labels = torch.tensor([0, 1]).repeat_interleave(20)
+    found = class_measures(out, labels, ("a", "b"), groups=["p"] * 20 + ["q"] * 20).accuracy
+    assert found == (0.5, (0.0, 1.0), None)
+    # Each image its own group: as of images, whatever the classes.
+    apart = class_measures(out, labels, ("a", "b"), groups=[str(at) for at in range(40)]).accuracy
+    assert apart.interval == pytest.approx(wilson(20, 40), abs=0.03)
+    # Two objects an image, of which both are found or one.
+    both = torch.stack([labels * 0, labels + 1], 1)
+    three = Output(torch.tensor([[0.9, 0.8, 0.1]]).expand(40, 3), "lengths")
+    several = class_measures(three, both, NAMES, judged_by="top", groups=["p"] * 20 + ["q"] * 20)
+    assert several.accuracy == found
+    assert several.numbers()["balanced_accuracy"]["value"] is None
 
 
 def test_many_classes_warn_of_nothing():

@@ -51,6 +51,8 @@ TESTS = {
     "accuracy": ("accuracy", "McNemar"),
 }
 SURE = 0.05
+# What it writes into its folder.
+WRITTEN = "crossval.json"
 
 
 @dataclass(frozen=True)
@@ -150,11 +152,7 @@ class CrossValidation:
         for (label, recipe, size), found in zip(self.plan.networks, self.judged, strict=True):
             about = {"label": label, "recipe": recipe.model_dump(mode="json"), "parameters": size}
             by_fold = {"balanced_accuracy_by_fold": self.by_fold(found)}
-            numbers = {**about, **by_fold, **found.numbers()}
-            if found.groups is not None:
-                # Wilson's takes the images of a group for independent.
-                del numbers["interval"]
-            networks.append(numbers)
+            networks.append({**about, **by_fold, **found.numbers()})
         rest = {"comparisons": self.comparisons(), "words": self.words()}
         return {"data": self.plan.name, "folds": self.plan.folds(), "networks": networks, **rest}
 
@@ -166,13 +164,16 @@ class CrossValidation:
             ["", *(label for label, *_ in networks)],
             ["parameters", *(f"{size:,}" for *_, size in networks)],
             *([kind.words, *(x[k].cell() for x in measured)] for k, kind in MEASURES.items()),
-            [f"accuracy, to beat {line.share:.1%}", *(f"{x.accuracy:.1%}" for x in self.judged)],
+            [
+                f"accuracy, to beat {line.share:.1%}",
+                *(x.measures.accuracy.cell() for x in self.judged),
+            ],
         ]
         over = "images" if self.judged[0].groups is None else "groups of images"
         notes = [f"in brackets: 95 % intervals over {over}"]
         for row in compared:
             notes += ["", " less ".join(row["networks"])]
-            tests = [(*names, _said(row[test])) for test, names in TESTS.items()]
+            tests = [(*names, test_in_words(row[test])) for test, names in TESTS.items()]
             notes += in_columns(tests, margin="    ")
         if compared:
             notes.append("only the test over the folds knows that trainings vary")
@@ -189,9 +190,10 @@ class CrossValidation:
         for (label, *_), found in zip(self.plan.networks, self.judged, strict=True):
             measure, more = found.measures.macro["balanced_accuracy"], found.accuracy - line.share
             known = "" if measure.interval and measure.interval[0] > least else "not shown to be "
+            lies = f"{abs(100 * more):.1f} points {'below' if more < 0 else 'above'}"
             said.append(
-                f"{label} is {known}better than that: its balanced accuracy is {measure.cell()}, "
-                f"its accuracy {100 * more:+.1f} points from {line.share:.1%}."
+                f"{label} is {known}better than that by balanced accuracy, {measure.cell()} "
+                f"against {least:.1%}; its accuracy lies {lies} {line.share:.1%}."
             )
             tests = enumerate(self.plan.tests, 1)
             always = {at: constant_answer(found.said[x].sum(0), len(x), names) for at, x in tests}
@@ -203,12 +205,12 @@ class CrossValidation:
             who = f"{one if (test['difference'] or 0) > 0 else two} is"
             if test["p_corrected"] is None or test["p_corrected"] >= SURE:
                 who = f"neither {one} nor {two} is shown to be"
-            said.append(f"By balanced accuracy over the folds {who} ahead: {_said(test)}.")
+            said.append(f"By balanced accuracy over the folds {who} ahead: {test_in_words(test)}.")
         return said
 
     def write(self, out: Path) -> None:
         """Write crossval.json, and predictions.csv with a line for each network and image."""
-        write_whole(out / "crossval.json", json.dumps(self.numbers(), indent=1, allow_nan=False))
+        write_whole(out / WRITTEN, json.dumps(self.numbers(), indent=1, allow_nan=False))
         rows = []
         for (label, *_), found in zip(self.plan.networks, self.judged, strict=True):
             groups = found.groups or [""] * len(found.right)
@@ -316,7 +318,7 @@ def _joined(parts: Sequence[Evaluation], plan: Plan) -> Evaluation:
     return replace(parts[0], **whole, files=plan.images.files or None, groups=plan.images.groups)
 
 
-def _said(test: dict[str, Any]) -> str:
+def test_in_words(test: dict[str, Any]) -> str:
     """Say what a test found."""
     if test["difference"] is None:
         return f"no test, because {test['why']}"

@@ -14,7 +14,6 @@ from torchcaps.analysis.shares import (
     commonest,
     constant_answer,
     says_always,
-    wilson,
 )
 from torchcaps.data import JudgedBy
 from torchcaps.data.read.grouping import Suggested
@@ -69,10 +68,10 @@ class Evaluation:
         return float(self.right.double().mean())
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Take the 95 % Wilson interval of the accuracy: the images vary in it, not the
-        training."""
-        return wilson(int(self.right.sum()), len(self.right))
+    def interval(self) -> tuple[float, float] | None:
+        """Take the 95 % interval of the accuracy, Wilson's or that over groups; the images vary in
+        it, not the training. None where all are of one group."""
+        return self.measures.accuracy.interval
 
     @property
     def commonest(self) -> Commonest:
@@ -158,14 +157,19 @@ class Evaluation:
 
     def text(self) -> str:
         """Say the same for people."""
-        numbers, (low, high) = self.numbers(), self.interval
+        numbers, over = self.numbers(), "Wilson interval"
         kind = f"{self.split} images" if self.split else "images"
         grid = "" if self.levels is None else f", couplings on {in_words(self.levels)} levels"
         line = self.commonest
+        if self.groups is not None:
+            over = "interval over groups"
+        varies = f"no interval: {self.measures.accuracy.why}"
+        if self.interval is not None:
+            varies = "95 % {} {:.2%} to {:.2%}".format(over, *self.interval)
         lines = [
             *([] if self.constant is None else [says_always(self.constant)]),
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
-            f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%}){grid}",
+            f"of {self.data} ({varies}){grid}",
             f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
             *_lines_of_classes(self),
             f"right     where {CRITERIA[self.judged_by]}",

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from torchcaps.analysis.shares import wilson
 from torchcaps.data.batch import JudgedBy
-from torchcaps.train.drawn_anew import drawn_anew, middle_of
+from torchcaps.train.answers import is_correct
+from torchcaps.train.drawn_anew import drawn_anew, middle_of, share_anew
 from torchcaps.types import Output
 
 
@@ -88,10 +89,12 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassMeasures:
-    """The measures of all classes together by name, and those of each class."""
+    """The measures of all classes together by name, those of each class, and beside them the share
+    of images that are right."""
 
     macro: Mapping[str, Measure]
     classes: Mapping[str, Mapping[str, Measure]]
+    accuracy: Measure
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
@@ -99,7 +102,8 @@ class ClassMeasures:
             {"class": name, **{kind: each.numbers() for kind, each in row.items()}}
             for name, row in self.classes.items()
         ]
-        return {**{name: each.numbers() for name, each in self.macro.items()}, "classes": rows}
+        whole = {"accuracy": self.accuracy, **self.macro}
+        return {**{name: each.numbers() for name, each in whole.items()}, "classes": rows}
 
     def lines(self) -> list[str]:
         """Those of all classes for people, in four lines, or in one where there are none."""
@@ -124,31 +128,32 @@ def class_measures(
 ) -> ClassMeasures:
     """Measure what a network says of images, with intervals.
 
-    Sensitivity and specificity have Wilson intervals, and balanced accuracy the one that follows
-    from those of its classes [zou2008]; the other intervals, and all of them where images belong to
-    groups, are of images that are drawn anew: see `drawn_anew`.
+    Accuracy, sensitivity and specificity have Wilson intervals, and balanced accuracy the one that
+    follows from those of its classes [zou2008]; the other intervals, and all of them where images
+    belong to groups, are of images that are drawn anew: see `drawn_anew`.
 
     Arguments:
         out: the scores of n images.
         labels: the class of each, [n]; [n, m] where they show several objects.
         class_names: one a column of the scores.
-        judged_by: the criterion of the images. Nothing is measured but where they show one object.
+        judged_by: the criterion of the images. Accuracy alone is measured of those that show
+            several objects.
         groups: the group of each image, such as its patient.
     """
+    right = is_correct(out, labels, judged_by=judged_by).cpu()
+    if groups is None:
+        accuracy = Measure(float(right.double().mean()), wilson(int(right.sum()), len(right)))
+    else:
+        accuracy = _drawn(float(right.double().mean()), share_anew(right, groups), groups)
     why = why_undefined(labels, class_names, judged_by=judged_by)
     is_finite = bool(out.scores.isfinite().all())
     if judged_by != "class" or not is_finite:
         why = why if is_finite else "some scores are not finite"
-        return ClassMeasures(dict.fromkeys(MEASURES, Measure(None, None, why)), {})
+        return ClassMeasures(dict.fromkeys(MEASURES, Measure(None, None, why)), {}, accuracy)
     ranks, said, labels = ranks_of(out), out.scores.argmax(-1).cpu(), labels.cpu()
     values = _of_classes(ranks, said, labels)
     draws = drawn_anew(ranks, said, labels, groups)
-    alone = groups is not None and len(set(groups)) == 1
     counted = {} if groups is not None else _by_counts(said, labels, len(class_names))
-
-    def drawn(value: float, draws: Tensor) -> Measure:
-        found = "all images are of one group" if alone else middle_of(draws, value)
-        return Measure(value, None, found) if isinstance(found, str) else Measure(value, found)
 
     def of_class(kind: str, k: int) -> Measure:
         value = float(values[kind][k])
@@ -157,7 +162,7 @@ def class_measures(
             return Measure(None, None, f"{'every' if there else 'no'} image is of this class")
         if kind in counted:
             return Measure(value, counted[kind][k])
-        return drawn(value, draws[kind][:, k])
+        return _drawn(value, draws[kind][:, k], groups)
 
     def of_all(name: str, kind: str) -> Measure:
         if why is not None:
@@ -165,7 +170,7 @@ def class_measures(
         value = float(values[kind].mean())
         if name == "balanced_accuracy" and counted:
             return Measure(value, _of_mean(values[kind], counted[kind]))
-        return drawn(value, draws[kind].mean(1))
+        return _drawn(value, draws[kind].mean(1), groups)
 
     return ClassMeasures(
         {name: of_all(name, kind.of_class) for name, kind in MEASURES.items()},
@@ -173,7 +178,15 @@ def class_measures(
             name: {kind: of_class(kind, k) for kind in OF_CLASS}
             for k, name in enumerate(class_names)
         },
+        accuracy,
     )
+
+
+def _drawn(value: float, draws: Tensor, groups: Sequence[str] | None) -> Measure:
+    """Take the interval of a value out of draws, or say why they give none."""
+    alone = groups is not None and len(set(groups)) == 1
+    found = "all images are of one group" if alone else middle_of(draws, value)
+    return Measure(value, None, found) if isinstance(found, str) else Measure(value, found)
 
 
 def macro_values(out: Output, labels: Tensor) -> dict[str, float]:

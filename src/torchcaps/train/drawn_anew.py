@@ -58,6 +58,12 @@ def drawn_anew(
     return {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
 
 
+def share_anew(right: Tensor, groups: Sequence[str]) -> Tensor:
+    """Give the share of images, bool [n], that are right in every draw of whole groups, [draws]."""
+    anew, hits = DrawnAnew(torch.zeros(len(right), 1), right, groups), right.float()
+    return torch.cat([(times @ hits).double() / times.sum(1) for times in anew])
+
+
 class DrawnAnew:
     """How often each image is drawn, [some draws, n] at a time; the draws are always the same.
 
