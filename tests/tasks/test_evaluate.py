@@ -20,7 +20,7 @@ from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.tasks import evaluate, evaluate_file, figures, write_predictions
-from torchcaps.tasks.trained import open_trained
+from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import accuracy
 from torchcaps.train.class_curves import temperature
 from torchcaps.train.class_measures import class_measures
@@ -391,7 +391,13 @@ def test_intervals_are_of_groups_where_images_have_some():
     assert found.measures == class_measures(
         Output(found.scores, "lengths"), FOUR.labels, FOUR.class_names, groups=found.groups
     )
+    # As unlike as three groups of 2, 1 and 1 images are, not four images; half are right.
+    low, high = found.interval
+    assert 0 <= low <= found.accuracy == 0.5 <= high <= 1
+    assert f"(95 % interval over groups {low:.2%} to {high:.2%})" in found.text()
+    assert found.numbers()["measures"]["accuracy"]["interval"] == pytest.approx((low, high))
     alone = evaluate(Channels(), replace(FOUR, groups=("p",) * 4)).text()
+    assert "2 of 4 images of painted (no interval: all images are of one group)" in alone
     assert "  balanced accuracy  50.00% (no interval: all images are of one group)" in alone
 
 
@@ -764,6 +770,27 @@ def test_pictures_are_drawn_and_their_numbers_lie_beside_them(tmp_path, monkeypa
     of_held = temperature(Output(held.scores, held.scores_are), held.labels)
     assert numbers["temperature"] == of_held
     assert len(numbers["calibration_error"]) == 2
+
+
+def test_capsules_that_see_the_whole_map_are_spread_over_it():
+    """With unit matrices, no squash and no bias capsule i is the sum of its map over places p, so
+    that p has the share x_ip · u_i / |u_i| of its length."""
+    network = small_network("efficient_capsnet").eval()
+    network.primary.squash = "none"
+    torch.nn.init.ones_(network.primary.projection.weight)
+    torch.nn.init.zeros_(network.primary.projection.bias)
+    pixels = torch.rand(3, *network.image, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        out = network(pixels, keep="last")
+        said, x = out.scores.argmax(-1), network.backbone(pixels).unflatten(1, (16, 8))
+        u = x.sum((-2, -1))
+        share = (x * (u / u.norm(dim=-1, keepdim=True))[..., None, None]).sum(2)
+        coupling = out.trace[0].routed.steps[-1].coupling[torch.arange(3), :, said]
+        places = (coupling[..., None, None] * share).sum(1)
+        found = figures._places(Trained(network, Path(), None), pixels, out, said)
+    assert found.shape[1] > 1
+    torch.testing.assert_close(found, places.clamp(min=0))
+    torch.testing.assert_close(places.sum((-2, -1)), (coupling * u.norm(dim=-1)).sum(-1))
 
 
 def test_what_cannot_be_drawn_is_said_and_where_nothing_was_held_out_there_is_no_temperature(

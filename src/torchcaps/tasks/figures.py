@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from torchcaps._paths import write_whole
-from torchcaps.analysis.saliency import carrying, saliency, saliency_grid
+from torchcaps.analysis.saliency import carrying, saliency_grid
+from torchcaps.analysis.trace import class_coupling, lengths
 from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.images import prepared
+from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import as_network
 from torchcaps.tasks.evaluation import Evaluation
 from torchcaps.tasks.trained import Trained
@@ -127,15 +131,33 @@ def _parts(trained: Trained, images: Images, found: Evaluation) -> dict[str, "Fi
     index = torch.cat(firsts)[:MOST_CLASSES]
     out = _seen(trained, images, index)
     said = out.scores.argmax(-1).cpu()
-    inside = carrying(saliency_grid(out.trace, said, n_classes=len(names)))
-    height, width = images.image_shape[1:]
-    maps = saliency(out.trace, said, n_classes=len(names), size=(height, width))
+    grid = _places(trained, images.batch(index).pixels, out, said)
+    inside, size = carrying(grid), images.image_shape[1:]
+    maps = interpolate(grid[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
     titles = [
         f"{names[found.labels[at]]}, image {at}\nanswer {names[answer]}\n"
         f"half from {int(marked.sum())} of {marked.numel()} places"
         for at, answer, marked in zip(index.tolist(), said.tolist(), inside, strict=True)
     ]
     return {"parts": draw_parts(images.batch(index).pixels, maps, inside, titles)}
+
+
+def _places(trained: Trained, pixels: Tensor, out: Output, said: Tensor) -> Tensor:
+    """Say how much of an answer comes from where, [k, rows, columns], as `saliency_grid` does. If
+    the children of the classes lie at one position, their part in the answer is spread over the
+    maps that they are read off: each map times the gradient by it, where that is positive."""
+    network, n_classes = trained.model, out.scores.shape[1]
+    grids = [(layer.child_grid or ())[:2] for layer in out.trace]
+    if isinstance(network, CapsuleNetwork) and grids == [(1, 1)]:
+        maps = network.backbone(prepared(pixels.to(trained.device), network.image, network))
+        if maps[0, 0].numel() > 1:
+            coupling = class_coupling(out.trace, said).to(maps)
+            with torch.enable_grad():
+                maps = maps.detach().requires_grad_()
+                strength = (lengths(network.primary(maps)) * coupling).sum()
+            (slope,) = torch.autograd.grad(strength, maps)
+            return (maps * slope).sum(1).clamp(min=0).detach().cpu()
+    return saliency_grid(out.trace, said, n_classes=n_classes)
 
 
 def _dimensions(trained: Trained, images: Images, found: Evaluation) -> dict[str, "Figure"]:
