@@ -24,7 +24,10 @@ ABOUT = {
     "threads": 1,
     "command": "torchcaps train",
 }
-MEASURED = {"balanced_accuracy": {"value": 0.5, "interval": [0.4, 0.6]}}
+MEASURED = {
+    "accuracy": {"value": 0.85, "interval": [0.7672, 0.9069]},
+    "balanced_accuracy": {"value": 0.5, "interval": [0.4, 0.6]},
+}
 RESULT = {
     "test_accuracy": 0.85,
     "test_images": 100,
@@ -116,7 +119,6 @@ def test_a_row_of_one_seed_has_the_interval_of_its_images(lay, tmp_path):
         "interval over": "test images",
         "n": "1",
     }
-    # Wilson, by hand: (0.85 + 1.9208/100) / 1.038415 ± 0.0697.
     low, high = (float(rows[0][end]) for end in ("low", "high"))
     assert (low, high) == pytest.approx((76.72, 90.69), abs=0.01)
     # Nobody can read of an accuracy without what it has to beat.
@@ -268,3 +270,61 @@ def test_folds_of_one_network_are_one_network(lay, tmp_path):
     assert "epoch 3 of 3 with the seed 0 in fold 1; epoch 3 of 3 with the seed 0 in fold 2." in text
     alone = written([runs[0]], tmp_path / "alone")["methods.md"]
     assert "The test images are the fold 1 of 2 of all images." in alone
+
+
+def test_folds_of_a_cross_validation_are_one_row(lay, tmp_path):
+    """What crossval wrote stands in the table, with its tests, in the place of a row a fold."""
+    made = [Run(lay(f"cv/{k}{x}", fold=(k, 2), epochs=x)) for x in (3, 9) for k in (1, 2)]
+    lay("apart", epochs=5)
+    apart = {"value": None, "interval": None, "why": "no image is of the class 'x'"}
+    share = {"value": 0.25, "interval": [0.125, 0.5]}
+    networks = [
+        {
+            "label": label,
+            "recipe": run.recipe.model_dump(mode="json") | {"fold": None},
+            "measures": {"accuracy": share, "balanced_accuracy": share, "auroc": apart},
+        }
+        for label, run in zip(("few", "many"), made[::2], strict=True)
+    ]
+    test = {"difference": -0.1, "interval": None, "alone": None, "p_corrected": 0.5, "why": None}
+    pair = {"networks": ["few", "many"], "balanced_accuracy": test, "auroc": test, "accuracy": test}
+    numbers = {"folds": [{"groups": 3}, {"groups": 3}], "networks": networks, "comparisons": [pair]}
+    file = tmp_path / "cv" / "crossval.json"
+    file.write_text(json.dumps(numbers | {"words": ["To beat: 85.0%.", "few is ahead."]}))
+    files = written([tmp_path / "cv", tmp_path / "apart"], tmp_path / "out")
+    for end, row in ((".md", "| {} | {} | {} | {} |"), (".tex", "{} & {} & {} & {} \\\\")):
+        table = files[f"table{end}"].splitlines()
+        cells = [line.strip() for line in table if re.match(r"\W*(few|many|epochs|fold)", line)]
+        assert cells == [
+            row.format("few", "2 folds", "25 [12.5, 50]", "25 [12.5, 50]"),
+            row.format("many", "2 folds", "25 [12.5, 50]", "25 [12.5, 50]"),
+            row.format("epochs=5", 1, "85 [76.72, 90.69]", "50 [40, 60]"),
+        ]
+        caption = " ".join(table)
+        assert "all test images together, and in brackets 95" in caption
+        assert "intervals over groups of images. To beat: 85.0" in caption
+        assert (
+            "few less many: balanced accuracy, over the folds: -10.0 points, p = 0.500" in caption
+        )
+        assert "AUROC, DeLong: -10.0 points" in caption
+        assert "always saying 'benign' would give" in caption
+    rows = list(csv.DictReader(files["table.csv"].splitlines()))
+    assert [row["interval over"] for row in rows if row["network"] == "few"] == 2 * [
+        "groups of images"
+    ]
+    methods = files["methods.md"]
+    assert "Every image was judged once, by networks trained without it and without any" in methods
+    tests = "[@nadeau2003], AUROC by the test of DeLong [@delong1988], accuracy by the exact test"
+    assert tests in methods
+    assert "a group counts as one draw [@obuchowski1997]." in methods
+    assert "corrected for" not in methods
+    # A later call left runs of another network there: these are rows of their own.
+    numbers["networks"] = networks[:1]
+    file.write_text(json.dumps(numbers | {"comparisons": [], "words": []}))
+    alone = written([tmp_path / "cv"], tmp_path / "alone")
+    assert alone["table.md"].count("fold=(") == 2
+    assert "nadeau2003" not in alone["methods.md"]
+    for broken in ("{", "[]", '{"folds": []}', '{"folds": [{}], "networks": [1]}'):
+        file.write_text(broken)
+        said = text_of(lambda: written([tmp_path / "cv"], tmp_path / "broken"))
+        assert f"{file} cannot be read (it is not as crossval wrote it)" in said

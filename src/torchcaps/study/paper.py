@@ -4,17 +4,17 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
+from torchcaps._json import read_json
 from torchcaps._paths import path_of, write_whole
 from torchcaps._printable import printable
-from torchcaps.analysis.shares import wilson
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.study.comparison import (
@@ -26,11 +26,13 @@ from torchcaps.study.comparison import (
     is_share,
     mean_in_words,
 )
+from torchcaps.study.cross_validation import TESTS, WRITTEN, test_in_words
 from torchcaps.study.intervals import Interval
 from torchcaps.tasks.evaluate import evaluate_file
 from torchcaps.tasks.predictions import as_cell
 from torchcaps.train import Run
 from torchcaps.train.class_measures import MEASURES
+from torchcaps.train.folder.objects import damaged
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.selecting import in_words
 
@@ -41,7 +43,27 @@ TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciic
 TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--"}
 MARKDOWN = {each: f"\\{each}" for each in "\\`*_{}[]<>|#&$~"}
 FOLDER = resources.files("torchcaps.study")
-TOPICS = ("data", "images", "network", "training", "stopping", "hardware")
+TOPICS = ("data", "images", "network", "training", "stopping", "comparison", "hardware")
+
+
+class Row(NamedTuple):
+    """A row of the table: a network, how many seeds or folds of it there are, over what intervals
+    are, its statistics, and of folds the recipe."""
+
+    label: str
+    runs: int | str
+    over: str
+    statistics: Mapping[str, Interval]
+    recipe: Any = None
+
+
+class Pooled(NamedTuple):
+    """What a cross-validation found: a row a network, what is told, and how many pairs were
+    tested."""
+
+    rows: list[Row]
+    notes: list[str]
+    pairs: int
 
 
 def write_paper(
@@ -52,7 +74,8 @@ def write_paper(
     figures: bool = True,
 ) -> Path:
     """Write what a paper says of finished runs into a folder: methods.md and .tex, table.md, .tex
-    and .csv, references.bib, and figures. The same runs give the same bytes.
+    and .csv, references.bib, and figures. The same runs give the same bytes. The folds of a folder
+    of `crossval` are one row of the table.
 
     Arguments:
         runs: run folders, or folders that hold some.
@@ -66,28 +89,32 @@ def write_paper(
     from torchcaps.viz import write_figure
 
     found, folder = compare(runs), path_of("out", out)
+    pooled = _cross_validations(runs)
     folder.mkdir(parents=True, exist_ok=True)
     networks: dict[str, list[Run]] = {}
     for x in found.variants:
         # Folds part the images of one network.
         label = re.sub(r" ?\bfold=\(\d+, (\d+)\)", r", \1 folds", x.label).lstrip(" ,")
         networks.setdefault(label, []).extend(Run(Path(run)) for run in x.folders)
-    facts = {label: _facts(each) for label, each in networks.items()}
+    facts = {label: _facts(each, pooled) for label, each in networks.items()}
+    apart = Comparison(tuple(x for x in found.variants if not _pooled_of(x.folders[0], pooled)))
+    rows = [row for each in pooled.values() for row in each.rows] + [*map(_row, apart.variants)]
     cited: set[str] = set()
     for ending, escapes in ((".md", MARKDOWN), (".tex", TEX)):
         templates = _templates(escapes, ending, cited)
         write_whole(folder / f"methods{ending}", _methods(templates, ending, facts))
-        table = templates.get_template(f"table{ending}").render(_table(found))
+        content = _table(rows, _caption(apart, pooled.values()))
+        table = templates.get_template(f"table{ending}").render(content)
         write_whole(folder / f"table{ending}", table)
-    write_whole(folder / "table.csv", _csv(found))
+    write_whole(folder / "table.csv", _csv(rows))
     used = (text for key, text in sorted(_entries().items()) if key in cited)
     write_whole(folder / "references.bib", "\n".join(used))
     if figures:
         for number, each in enumerate(networks.values(), 1):
             figures_of = folder / "figures" / str(number)
             evaluate_file(str(each[0].folder), root=root, figures=figures_of)
-        for ending in (".svg", ".pdf"):
-            write_figure(found.figure(), folder / "figures" / f"accuracy{ending}")
+        for ending in (".svg", ".pdf") if apart.variants else ():
+            write_figure(apart.figure(), folder / "figures" / f"accuracy{ending}")
     return folder
 
 
@@ -129,9 +156,12 @@ def _entries() -> dict[str, str]:
 
 
 def _papers_of(name: str) -> list[str]:
-    """Find the keys of what a network, a data set, a routing or an optimiser is from."""
+    """Find the keys of what a network, a data set, a routing or an optimiser is from; a key stays
+    one."""
     if name in MODELS:
         return re.findall(r"\b[a-z]+(?:19|20)\d\d\b", MODELS[name].source)
+    if name in _entries():
+        return [name]
     known = {
         word: key
         for key, entry in _entries().items()
@@ -142,7 +172,50 @@ def _papers_of(name: str) -> list[str]:
     return [known[max(known, key=len)]] if known else []
 
 
-def _facts(runs: Sequence[Run]) -> dict[str, Any]:
+def _cross_validations(runs: Sequence[str | os.PathLike[str]]) -> dict[Path, Pooled]:
+    """Read what `crossval` wrote of all folds together, by its folder."""
+    found = {}
+    for file in (Path(run) / WRITTEN for run in runs if (Path(run) / WRITTEN).is_file()):
+        try:
+            numbers = read_json(file)
+            folds, pairs, words = (numbers[k] for k in ("folds", "comparisons", "words"))
+            over = "groups of images" if "groups" in folds[0] else "images"
+            rows = [
+                Row(x["label"], f"{len(folds)} folds", over, _measured(x["measures"]), x["recipe"])
+                for x in numbers["networks"]
+            ]
+            notes = [
+                f"{' less '.join(x['networks'])}: {name}, {how}: {test_in_words(x[test])}"
+                for x in pairs
+                for test, (name, how) in TESTS.items()
+            ]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise damaged(file, "it is not as crossval wrote it") from None
+        # The last words repeat the first test of each pair.
+        said = [*words[: len(words) - len(pairs)], *notes]
+        found[file.parent.resolve()] = Pooled(rows, said, len(pairs))
+    return found
+
+
+def _measured(measures: Mapping[str, Any]) -> dict[str, Interval]:
+    """Read measures with their intervals, in percent; each is one value, of all images."""
+    found = {}
+    for name in (ACCURACY, *MEASURES):
+        each = measures.get(name, {})
+        if each.get("value") is not None:
+            ends = [100 * x for x in each["interval"] or ()] or [None, None]
+            found[name] = Interval(100 * each["value"], *ends, 1)
+    return found
+
+
+def _pooled_of(run: str | os.PathLike[str], pooled: Mapping[Path, Pooled]) -> Pooled | None:
+    """Find the cross-validation that a run is a fold of."""
+    found, recipe = pooled.get(Path(run).parent.resolve()), Run(Path(run)).recipe
+    whole = recipe.model_dump(mode="json") | {"fold": None}
+    return found if found and whole in [row.recipe for row in found.rows] else None
+
+
+def _facts(runs: Sequence[Run], pooled: Mapping[Path, Pooled]) -> dict[str, Any]:
     """Gather what is known of runs that differ in their seed or fold alone."""
     recipe, preset = runs[0].recipe, MODELS.get(runs[0].recipe.model)
     # What sentences tell; of the other fields, those that are not as by default are listed.
@@ -169,6 +242,7 @@ def _facts(runs: Sequence[Run]) -> dict[str, Any]:
             for each in runs
         ],
         "root": runs[0].root,
+        "pooled": _pooled_of(runs[0].folder, pooled),
         "routing": recipe.options.get("routing")
         or (preset and (preset.options.get("routing") or preset.fixed_routing)),
         "optimiser": OPTIMISERS[recipe.optimiser][0],
@@ -183,52 +257,62 @@ def _methods(made: jinja2.Environment, ending: str, facts: Mapping[str, dict[str
     escaped: Any = made.finalize
     for topic in TOPICS:
         texts = {k: " ".join(getattr(macros, topic)(f).split()) for k, f in facts.items()}
+        if not any(texts.values()):
+            continue
         if len(set(texts.values())) > 1:
-            texts = {k: f"{escaped(k)}: {text}" for k, text in texts.items()}
+            texts = {k: f"{escaped(k)}: {text}" for k, text in texts.items() if text}
         title = f"{topic.capitalize()}."
         head = f"\\paragraph{{{title}}}" if ending == ".tex" else f"**{title}**"
         found.append(" ".join([head, *dict.fromkeys(texts.values())]) + "\n")
     return "\n".join(found)
 
 
-def _interval(variant: Variant, name: str) -> Interval | None:
-    """Take that over seeds; of one run that over its test images, where it wrote one down."""
-    found, result = variant.interval(name), Run(Path(variant.folders[0])).result()
-    if found is None or len(variant.seeds) > 1:
-        return found
-    ends = result.get("measures", {}).get(name, {}).get("interval")
-    if name == ACCURACY and (n := result.get("test_images")):
-        ends = wilson(round(result["test_accuracy"] * n), n)
-    return found if ends is None else found._replace(low=100 * ends[0], high=100 * ends[1])
+def _row(variant: Variant) -> Row:
+    """Take intervals over seeds, or of one run those over test images that it wrote down."""
+    n = len(variant.seeds)
+    result = Run(Path(variant.folders[0])).result()
+    of_one = _measured(result.get("measures", {})) if n == 1 else {}
+    found = {name: of_one.get(name) or variant.interval(name) for name in variant.values}
+    statistics = {name: x for name, x in found.items() if x is not None}
+    return Row(variant.label, n, "seeds" if n > 1 else "test images", statistics)
 
 
-def _table(found: Comparison) -> dict[str, Any]:
-    """Make head, rows and caption of the table: accuracy and the measures of classes."""
-    names = [name for name in found.statistics if name in (ACCURACY, *MEASURES)]
-    head = ["", "seeds", *(MEASURES[x].words if x in MEASURES else x for x in names)]
-    rows = []
-    for each in found.variants:
-        n = len(each.seeds)
-        cells = [Markup(mean_in_words(_interval(each, name), n)) for name in names]
-        rows.append([each.label, n, *cells])
-    caption = [
-        "Shares of the test images in percent. In brackets: of several seeds the 95 % t-interval "
-        "of the mean over trainings, of one seed the 95 % interval over test images",
-        *(f"{line[0].upper()}{line[1:]}" for line in [*found.to_beat(), *found.constants()]),
-    ]
-    return {"head": head, "rows": rows, "caption": ". ".join(caption) + "."}
+def _caption(apart: Comparison, pooled: Iterable[Pooled]) -> str:
+    """Say what the numbers are and what they have to beat; of folds also what the tests found."""
+    lines = ["Shares of the test images in percent"]
+    for each in pooled:
+        of_all = "Of folds all test images together, and in brackets 95 % intervals over"
+        lines += [f"{of_all} {each.rows[0].over}", *(note.rstrip(".") for note in each.notes)]
+    if apart.variants:
+        lines.append(
+            "In brackets: of several seeds the 95 % t-interval of the mean over trainings, of one "
+            "seed the 95 % interval over test images"
+        )
+    lines += [f"{x[0].upper()}{x[1:]}" for x in [*apart.to_beat(), *apart.constants()]]
+    return ". ".join(lines) + "."
 
 
-def _csv(found: Comparison) -> str:
+def _table(rows: Sequence[Row], caption: str) -> dict[str, Any]:
+    """Make head and rows of the table: accuracy and the measures of classes."""
+    named = {name for row in rows for name in row.statistics}
+    names = [name for name in (ACCURACY, *MEASURES) if name in named]
+    head = ["", "runs", *(MEASURES[x].words if x in MEASURES else x for x in names)]
+    cells = []
+    for row in rows:
+        n = row.runs if isinstance(row.runs, int) else 1
+        means = [Markup(mean_in_words(row.statistics.get(name), n)) for name in names]
+        cells.append([row.label, row.runs, *means])
+    return {"head": head, "rows": cells, "caption": caption}
+
+
+def _csv(rows: Sequence[Row]) -> str:
     """Write a line for every network and every statistic that it has."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["network", "statistic", "unit", "mean", "low", "high", "interval over", "n"])
-    for each in found.variants:
-        over = "seeds" if len(each.seeds) > 1 else "test images"
-        for name in each.values:
-            if (x := _interval(each, name)) is not None:
-                ends = (x.low, x.high, over if x.low is not None else None, x.n)
-                unit = "%" if is_share(name) else None
-                table.writerow(map(as_cell, (each.label, name, unit, x.mean, *ends)))
+    for row in rows:
+        for name, x in row.statistics.items():
+            ends = (x.low, x.high, row.over if x.low is not None else None, x.n)
+            unit = "%" if is_share(name) else None
+            table.writerow(map(as_cell, (row.label, name, unit, x.mean, *ends)))
     return text.getvalue()
