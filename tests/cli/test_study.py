@@ -137,8 +137,9 @@ def file(tmp_path, monkeypatch):
     CLASSES.clear()
 
 
-def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkeypatch):
-    """`train` took --import, and its message named it to whoever ran a study, which refused it."""
+@pytest.fixture
+def given(monkeypatch):
+    """Lists the settings of every study, which is run in this process."""
     given = []
 
     def in_process(study, settings, *, watch):
@@ -147,6 +148,11 @@ def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkey
         return []
 
     monkeypatch.setattr(pool, "run_study", in_process)
+    return given
+
+
+def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, given, monkeypatch):
+    """`train` took --import, and its message named it to whoever ran a study, which refused it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'model = "mine_of_study"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
@@ -163,6 +169,27 @@ def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkey
     assert given[0].for_elsewhere().imports == (file,)
     code, out, err = call("status", "my.toml", "--import", "mine_of_study.py")
     assert (code, out.startswith("1 of 1 cells done")) == (0, True), err
+
+
+def test_a_study_says_itself_which_file_is_its_own(call, tmp_path, file, given, monkeypatch):
+    """`import` begins at the folder of the study, wherever the line is typed."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "my.toml").write_text(
+        'import = ["mine_of_study.py"]\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
+        '[vary]\nmodel = ["mine_of_study", "peer_sign_em"]\nseed = [0, 1]\n'
+    )
+    line = ("run", "../my.toml", "--baseline")
+    code, out, err = call(*line, "model=peer_sign_em")
+    assert (code, "mine_of_study less peer_sign_em  2 " in out) == (0, True), err
+    assert given[0].for_elsewhere().imports == (file,)
+    assert call("status", "../my.toml").out.startswith("4 of 4 cells done")
+    assert call(*line, "model=capsnet").err == (
+        "torchcaps: --baseline 'model=capsnet' must stand in the name of one line, or of one for "
+        "each data set, but stands in 0 of: mine_of_study; peer_sign_em.\n"
+    )
+    (tmp_path / "my.toml").write_text('import = "mine_of_study.py"\ndata = "sign"\n')
+    assert 'import must list files of your own, import = ["my.py"], but is ' in call(*line, "x").err
 
 
 def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypatch):

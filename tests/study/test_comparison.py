@@ -217,6 +217,33 @@ def test_differences_are_seed_by_seed_and_of_the_seeds_that_both_have():
     assert less.interval("dyr.1", "dyr.2") == mean_interval([(0.3 + 0.1) / 2])
 
 
+def test_differences_are_to_the_baseline_on_the_same_images(lay, tmp_path):
+    for data, base in (("sign", 0.5), ("part-whole", 0.1)):
+        for at, routing in enumerate(("dynamic", "em", "uniform")):
+            for seed in (0, 1):
+                options = {"model": "capsnet", "options": {"routing": routing}}
+                accuracy = base + at / 10 + seed / 100
+                lay(f"{data}{at}{seed}", accuracy, seed=seed, data=data, **options)
+    found = compare([tmp_path / "runs"])
+
+    def less(found):
+        return {x.label: round(x.interval("accuracy").mean) for x in found.differences()}
+
+    # In the order of the lines: the sets apart, each with its first.
+    assert less(found) == {
+        f"data={data} routing={routing} less data={data} routing=dynamic": rise
+        for data in ("part-whole", "sign")
+        for routing, rise in (("em", 10), ("uniform", 20))
+    }
+    named = found.against("routing=em")
+    assert sorted(less(named).values()) == [-10, -10, 10, 10]
+    assert "data=sign routing=dynamic less data=sign routing=em " in named.text()
+    assert less(named.only(["accuracy"])) == less(named)
+    # Of one set alone the other has none.
+    assert set(less(found.against("data=sign routing=em")).values()) == {-10, 10}
+    assert "must stand in the name of one line" in text_of(lambda: found.against("data=sign"))
+
+
 def test_a_difference_is_that_of_the_rows_above_it_also_where_depths_differ():
     """All four capsules of the upper layers are dead in the deep network: 2 a layer, and 0."""
     shallow = Variant("2", (0, 1), {"cds.1": (0.0, 0.0), "cds.2": (0.0, 0.0)}, 1.0)

@@ -82,6 +82,21 @@ def test_a_cell_is_named_by_all_that_trains_it():
     assert len({cell().name, cell(seed=1).name, cell(epochs=2).name}) == 3
 
 
+def test_a_folder_says_its_routing_and_older_ones_are_found(ledger):
+    recipe = make_recipe(model="capsnet", data="sign", options={"routing": "uniform"})
+    one, digest = Cell(recipe, (OWN,)), recipe.digest()
+    assert one.name == f"capsnet-uniform-s0-{digest}"
+    assert ledger.run(one).folder == ledger.folder / one.name
+    # Begun before names told it.
+    older = ledger.folder / f"capsnet-s0-{digest}"
+    older.mkdir(parents=True)
+    assert ledger.run(one).folder == older
+    ledger.write(one, OWN, {"accuracy": 50.0})
+    assert ledger.folder.joinpath(f"{older.name}.values.json").is_file()
+    strange = make_recipe(model="capsnet", data="sign", options={"routing": "my/Anneal…"})
+    assert Cell(strange, (OWN,)).name.startswith("capsnet-my-Anneal--s0-")
+
+
 def test_states_of_a_cell(ledger):
     each = cell(looks=(OWN, OTHER))
     assert ledger.state(each) == "waiting"

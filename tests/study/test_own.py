@@ -54,6 +54,15 @@ def test_every_combination_is_a_system(file):
     assert len({cell.name for cell in study.cells()}) == 12
 
 
+def test_several_data_sets_are_systems_of_one_table(file):
+    text = EXAMPLE.replace("batch_size = [32, 64]", 'data = ["mnist", "fashion-mnist"]')
+    study = read_study(file(text.replace('data = "part-whole"\n', "")))
+    assert [(each.label, each.looks[0].name) for each in study.systems[:2]] == [
+        ("routing=dynamic data=mnist", "accuracy@mnist/test"),
+        ("routing=dynamic data=fashion-mnist", "accuracy@fashion-mnist/test"),
+    ]
+
+
 def test_a_study_of_claims_trains_what_is_planned_or_says_how_it_is_smaller():
     claim = "peer2022-q-sign-not-learnable"
     (job, *_) = plan_of(find_claim(claim)).jobs

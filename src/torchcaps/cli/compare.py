@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports
+from torchcaps.cli.arguments import AsJson, Baseline, Imports
 from torchcaps.cli.listed import command
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def compare(
         Path | None, typer.Option(help="Draw the means with their intervals: .svg, .pdf or .png.")
     ] = None,
     statistic: Annotated[str, typer.Option(help="What is drawn.")] = "accuracy",
+    baseline: Baseline = None,
     own_code: Imports = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,7 +31,7 @@ def compare(
 
     Prints a line for each recipe: what tells it from the others, the mean of the accuracy on the
     test images over its seeds with the 95 % t-interval, and what training took. Below them, by how
-    much each lies above the first, seed by seed.
+    much each lies above the baseline on the same test images, seed by seed.
     """
     from torchcaps import study
 
@@ -38,7 +39,7 @@ def compare(
         from torchcaps.viz import check_figure_file
 
         check_figure_file(plot)
-    show(study.compare(runs), plot=plot, statistic=statistic, as_json=as_json)
+    show(study.compare(runs).against(baseline), plot=plot, statistic=statistic, as_json=as_json)
 
 
 def show(

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, seconds_of
+from torchcaps.cli.arguments import AsJson, Baseline, Imports, seconds_of
 from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import add_group
 from torchcaps.errors import TorchcapsError, short
@@ -99,6 +99,7 @@ def run(
         str | None,
         typer.Option(help="8m, 90s, 1h30m: then all states are saved, and the same line goes on."),
     ] = None,
+    baseline: Baseline = None,
     as_json: AsJson = False,
     own_code: Imports = None,
 ) -> None:
@@ -114,12 +115,12 @@ def run(
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only, evidence)
-    imports = tuple(own_code or ())
+    imports = (*(own_code or ()), *study.imports)
     settings = Settings(out, evidence, root, jobs, device, until, on, imports, together)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
     if what.endswith(".toml"):
-        _print_comparison(study, paths, out, as_json)
+        _print_comparison(study, paths, out, baseline, as_json)
         return
     found = needed_court("what records say of claims").outcome_of(study, paths)
     show_found(found, as_json)
@@ -177,7 +178,9 @@ def _tell_drafts(paths: list[Path]) -> None:
         )
 
 
-def _print_comparison(study: "Study", paths: list[Path], out: Path, as_json: bool) -> None:
+def _print_comparison(
+    study: "Study", paths: list[Path], out: Path, baseline: str | None, as_json: bool
+) -> None:
     """The table of a study of one's own; its picture lies beside the runs. Seeds that failed are in
     no mean, so they are named."""
     from torchcaps.cli.compare import show
@@ -195,7 +198,7 @@ def _print_comparison(study: "Study", paths: list[Path], out: Path, as_json: boo
     for name, reason in why.items():
         print(printable(f"{name} failed and is in no mean: {reason}"), file=sys.stderr)
     if done:
-        found = compare(done).only(asked, without=study.unasked)
+        found = compare(done).only(asked, without=study.unasked).against(baseline)
         plot = out / f"{study.name.replace('/', '-')}.svg"
         show(found, plot=plot, as_json=as_json, failed=why)
     elif as_json:

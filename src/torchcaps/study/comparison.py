@@ -48,6 +48,8 @@ class Variant:
     constant: Mapping[int, str] = field(default_factory=dict)
     # The least that a share in percent can be; of a difference −100.
     least: float = 0.0
+    # Which images the runs were tested on: differences are between those of the same.
+    tested_on: str = ""
 
     def interval(self, *statistics: str) -> Interval | None:
         """Take the mean over the seeds with its t-interval, of shares within what a share can be;
@@ -93,9 +95,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants under the words that tell them apart."""
+    """Variants under the words that tell them apart, and words of those that the others are held
+    against."""
 
     variants: tuple[Variant, ...]
+    baseline: str = ""
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -115,25 +119,46 @@ class Comparison:
             of_layer = OF_A_LAYER.fullmatch(name)
             return name in asked and (of_layer is None or of_layer[1] not in gone)
 
-        return Comparison(
-            tuple(
-                replace(each, values={name: x for name, x in each.values.items() if stays(name)})
-                for each in self.variants
-            )
+        variants = (
+            replace(each, values={name: x for name, x in each.values.items() if stays(name)})
+            for each in self.variants
         )
+        return replace(self, variants=tuple(variants))
+
+    def against(self, baseline: str | None) -> "Comparison":
+        """Hold all against the variants that have these words in their names."""
+        found = replace(self, baseline=baseline or "")
+        named = [each.tested_on for each in found._baselines()]
+        if baseline and len(set(named)) < max(len(named), 1):
+            raise TorchcapsError(
+                f"--baseline {short(baseline)} must stand in the name of one line, or of one for "
+                f"each data set, but stands in {len(named)} of: "
+                f"{'; '.join(each.label for each in self.variants)}."
+            )
+        return found
+
+    def _baselines(self) -> list[Variant]:
+        words = {*self.baseline.split()}
+        return [each for each in self.variants if words <= {*each.label.split()}]
+
+    def _pairs(self) -> list[tuple[Variant, Variant]]:
+        """Pair variants with the first baseline on the same test images."""
+        first = {each.tested_on: each for each in reversed(self._baselines())}
+        pairs = [(each, first.get(each.tested_on, each)) for each in self.variants]
+        return [(each, base) for each, base in pairs if each is not base]
 
     def differences(self) -> tuple[Variant, ...]:
-        """Subtract the first variant from each of the others, seed by seed, over the seeds that
-        both have; nothing where these are fewer than two. Seeds share their first weights and the
+        """Subtract the baseline from each of the others, seed by seed, over the seeds that both
+        have; nothing where these are fewer than two. Seeds share their first weights and the
         order of their images, so a difference may be certain where two intervals overlap."""
         found = []
-        for each in self.variants[1:]:
+        for each, base in self._pairs():
             by_seed: dict[int, dict[str, float]] = {}
             for name in self.statistics:
-                for seed, x in _less(each, self.variants[0], [name]).items():
+                for seed, x in _less(each, base, [name]).items():
                     by_seed.setdefault(seed, {})[name] = x
             if len(by_seed) > 1:
-                less = _of_seeds(f"{each.label} less {self.variants[0].label}", by_seed, 0.0)
+                less = _of_seeds(f"{each.label} less {base.label}", by_seed, 0.0)
                 found.append(replace(less, least=-100.0))
         return tuple(found)
 
@@ -150,9 +175,10 @@ class Comparison:
 
     def text(self) -> str:
         """Make a table: a line a variant, a column a statistic, of all layers together, and below
-        them the differences to the first; where there are many statistics the other way round."""
+        them the differences to the baseline; where there are many statistics the other way
+        round."""
         head = ["", "seeds", *self._columns(), "training, a run"]
-        differences = [cells for each in self.variants[1:] if (cells := self._cells_less(each))]
+        differences = [cells for pair in self._pairs() if (cells := self._cells_less(*pair))]
         rows = [head, *(self._cells(each) for each in self.variants), *differences]
         if len(head) > MOST_COLUMNS:
             rows = [list(row) for row in zip(*rows, strict=True)]
@@ -232,10 +258,10 @@ class Comparison:
         means = [mean_in_words(each, runs) for each in found]
         return [variant.label, str(runs), *means, duration(variant.seconds / runs)]
 
-    def _cells_less(self, variant: Variant) -> list[str] | None:
+    def _cells_less(self, variant: Variant, first: Variant) -> list[str] | None:
         """Say the difference of two cells above, each the mean of the layers that its variant
         has."""
-        first, columns = self.variants[0], self._columns().values()
+        columns = self._columns().values()
         seeds = len({*variant.seeds} & {*first.seeds})
         if seeds < 2:
             return None
@@ -367,11 +393,12 @@ def _variant(label: str, runs: Sequence[Run], of_classes: Collection[str]) -> Va
     by_seed = {run.recipe.seed: _values(run, of_classes) for run in runs}
     folders = tuple(str(run.folder) for run in runs)
     found = _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
-    constant = {run.recipe.seed: run.constant for run in runs}
+    constant, recipe = {run.recipe.seed: run.constant for run in runs}, runs[0].recipe
     return replace(
         found,
         commonest=next((run.commonest for run in runs if run.commonest is not None), None),
         constant={seed: said for seed, said in constant.items() if said is not None},
+        tested_on=f"{recipe.test_data or recipe.data}, fold {recipe.fold}",
     )
 
 

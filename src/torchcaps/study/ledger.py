@@ -48,7 +48,15 @@ class Ledger:
 
     def run(self, cell: Cell) -> Run:
         """Name its run folder, there or not."""
-        return Run(self.folder / cell.name)
+        return Run(self._at(cell))
+
+    def _at(self, cell: Cell, ending: str = "") -> Path:
+        """Name what lies there of it; what was begun before names told the routing keeps its
+        own."""
+        recipe = cell.recipe
+        before = f"{recipe.model}-s{recipe.seed}-{recipe.digest()}"
+        name = before if (self.folder / before).is_dir() else cell.name
+        return self.folder / f"{name}{ending}"
 
     def state(self, cell: Cell) -> State:
         """Say where it stands."""
@@ -86,7 +94,7 @@ class Ledger:
         took = (entry.get("by", {}).get(look.name) for look in cell.looks)
         others = (registered(look.kind) for look in cell.looks)
         beside = (
-            Run(self.folder / f"{cell.name}{other.trains}")
+            Run(self._at(cell, other.trains))
             for other in others
             if other is not None and other.trains
         )
@@ -145,7 +153,7 @@ class Ledger:
         except Timeout:
             yield False
             return
-        claim = self.folder / f"{cell.name}.claim"
+        claim = self._at(cell, ".claim")
         try:
             who = {"process": os.getpid(), "machine": platform.node(), "since": time.time()}
             write_whole(claim, json.dumps(who))
@@ -167,10 +175,10 @@ class Ledger:
         return None
 
     def _lock_file(self, cell: Cell) -> Path:
-        return self.folder / f"{cell.name}.lock"
+        return self._at(cell, ".lock")
 
     def _is_taken(self, cell: Cell) -> bool:
-        claim = self.folder / f"{cell.name}.claim"
+        claim = self._at(cell, ".claim")
         try:
             return claim.is_file() and is_held(self._lock_file(cell))
         except OSError:
@@ -178,7 +186,7 @@ class Ledger:
             return True
 
     def _file(self, cell: Cell) -> Path:
-        return values_file(self.folder / cell.name)
+        return values_file(self._at(cell))
 
     def _read(self, cell: Cell) -> dict[str, Any]:
         return read_values(self._file(cell))

@@ -20,6 +20,7 @@ import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ from torchcaps.study.record import STUDY
 from torchcaps.study.same import plain, trains
 from torchcaps.study.system import LAST_SEED, Study, System
 from torchcaps.train import Recipe, make_recipe, read_fields
+from torchcaps.train.own_code import import_file
 
 # What a file holds beside the fields of a recipe.
-BESIDE = ("name", "measure", "vary", "claims", "reduced")
+BESIDE = ("name", "measure", "vary", "claims", "reduced", "import")
 # Values of a list that a sentence shows.
 EXAMPLES = {"seed": "0, 1, 2", "measure": '"accuracy"'}
 # Looks that need more than a network and images.
@@ -54,7 +56,14 @@ def read_study(path: str | os.PathLike[str]) -> Study:
         fields = read_fields(path)
         given = {name: fields.pop(name) for name in BESIDE if name in fields}
         stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower())
-        return own_study(
+        imports = given.get("import", [])
+        if not isinstance(imports, list) or not all(isinstance(x, str) for x in imports):
+            raise _refusal('import must list files of your own, import = ["my.py"]', imports)
+        # Files beside this one. Before a recipe names what they register.
+        files = tuple(path.parent / each for each in imports)
+        for file in files:
+            import_file(file)
+        study = own_study(
             fields,
             name=given.get("name", stem.strip("-").lstrip("_-")),
             vary=given.get("vary", {}),
@@ -62,6 +71,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
             claims=given.get("claims", []),
             reduced=given.get("reduced"),
         )
+        return replace(study, imports=files)
     except TorchcapsError as error:
         raise TorchcapsError(f"{path}: {error}") from None
 

@@ -1,7 +1,9 @@
 """A study as a list of systems, each a recipe with its seeds and what is looked at."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
@@ -23,7 +25,9 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """Name its run: the digest tells two recipes apart, the rest is for people."""
-        return f"{self.recipe.model}-s{self.recipe.seed}-{self.recipe.digest()}"
+        routing = re.sub(r"[^\w.-]+", "-", str(self.recipe.options.get("routing", "")))
+        which = f"{self.recipe.model}-{routing}" if routing else self.recipe.model
+        return f"{which}-s{self.recipe.seed}-{self.recipe.digest()}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Study:
     waiting: tuple[Waiting, ...] = ()
     # What was measured because it comes with what was asked for.
     unasked: tuple[str, ...] = ()
+    # Code of one's own that every worker imports.
+    imports: tuple[Path, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
         """List every cell once, seed by seed, so that a study that is stopped has whole
