@@ -8,7 +8,7 @@ import sys
 STEPS = """
 import contextlib, io, json, sys
 
-HEAVY = "sympy", "torch._dynamo", "lightning", "torchmetrics", "scipy", "matplotlib"
+HEAVY = "sympy", "torch._dynamo", "lightning", "torchmetrics", "scipy", "matplotlib", "triton"
 found = {}
 
 def loaded(step, *names):
@@ -53,6 +53,10 @@ try:
 except SystemExit as end:
     assert end.code == 0
 loaded("predict")
+from torch.utils.flop_counter import flop_registry
+from torchcaps.ops.costs import COSTS
+
+assert {*COSTS, torch.ops.aten.baddbmm_} <= {*flop_registry}
 print(json.dumps(found))
 """
 

@@ -27,7 +27,6 @@ Ambiguities: none.
 """
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -36,7 +35,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.checks import widen, without_autocast
 
@@ -268,9 +266,3 @@ def _add(sums: Tensor, maps: Tensor, kernels: Tensor) -> None:
         sums.baddbmm_(maps, kernels)
     else:
         sums += torch.bmm(maps, kernels)
-
-
-@register_flop_formula(torch.ops.aten.baddbmm_)
-def _flops_of_adding(sums: Any, maps: Sequence[int], kernels: Sequence[int], **_: object) -> int:
-    """Torch counts baddbmm, but not in place."""
-    return 2 * maps[0] * maps[1] * maps[2] * kernels[2]

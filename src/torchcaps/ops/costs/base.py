@@ -15,10 +15,12 @@ The workspace is about what an operator holds beside its arguments and its resul
 with every gradient that can be asked for.
 """
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any, NamedTuple
-
-from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.operators import Asked, Operator
@@ -33,6 +35,8 @@ class Cost(NamedTuple):
 
 # Of operators by their packets, from the arguments of the dispatcher.
 COSTS: dict[Any, Callable[..., Cost]] = {}
+COUNTER = "torch.utils.flop_counter"
+FORMULAS: dict[Any, Callable[..., int]] = {}
 
 
 def register(
@@ -62,9 +66,41 @@ def register(
 def _register(packet: Any, cost: Callable[..., Cost]) -> None:
     COSTS[packet] = cost
 
-    @register_flop_formula(packet, get_raw=True)
     def flops(*arguments: Any, out_val: object = None, **_: object) -> int:
         return cost(*arguments).flops
+
+    count(packet, flops)
+
+
+def count(packet: Any, flops: Callable[..., int]) -> None:
+    """Have PyTorch's counter ask this how many FLOPs an operator makes, once it is there."""
+    FORMULAS[packet] = flops
+    if COUNTER in sys.modules:
+        sys.modules[COUNTER].flop_registry[packet] = flops
+
+
+class _Telling(MetaPathFinder):
+    """Tells PyTorch's counter of FLOPs our formulas when somebody imports it. We do not: it imports
+    triton where that is installed, which takes half as long as all of torchcaps."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != COUNTER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        loader: Any = spec and spec.loader
+        run = loader.exec_module
+
+        def run_and_tell(module: Any) -> None:
+            run(module)
+            module.flop_registry.update(FORMULAS)
+
+        loader.exec_module = run_and_tell
+        return spec
+
+
+if COUNTER not in sys.modules:
+    sys.meta_path.insert(0, _Telling())
 
 
 class Sizes(NamedTuple):

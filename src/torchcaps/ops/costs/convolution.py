@@ -3,11 +3,12 @@ borrows, the kernel says."""
 
 import math
 
+import torch
 from torch import Tensor
 
 from torchcaps.ops.convolution import winograd
 from torchcaps.ops.convolution.winograd import Convolution, Kernels
-from torchcaps.ops.costs.base import register
+from torchcaps.ops.costs.base import count, register
 
 __all__: list[str] = []
 
@@ -32,5 +33,10 @@ register(
     winograd.convolve,
     _borrowed,
     lambda given: _filtered(given.x, winograd.convolved_shapes(given)),
+)
+# Torch counts baddbmm, but not in place.
+count(
+    torch.ops.aten.baddbmm_,
+    lambda sums, maps, kernels, **_: 2 * maps.numel() * kernels.shape[2],
 )
 register(winograd.kernels, _borrowed_for_kernels, lambda given: _filtered(*given[:2]))
