@@ -5,6 +5,7 @@ import itertools
 import random
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
@@ -16,10 +17,13 @@ from torch.utils._pytree import tree_flatten
 from torchcaps import create_model
 from torchcaps.data import Batch
 from torchcaps.models import list_models
+from torchcaps.models.limits import without_memory
 from torchcaps.train import make_recipe
+from torchcaps.train import update as of_update
 from torchcaps.train.captured import Captured, why_not
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import Ranks
+from torchcaps.train.recipe import Loss, Optimiser, Precision, Schedule
 from torchcaps.train.update import Rows, Update
 
 CUDA = torch.device("cuda")
@@ -48,7 +52,7 @@ class Recorded(TorchDispatchMode):
 
 def said(value):
     if isinstance(value, Tensor):
-        return tuple(value.shape), value.stride(), value.dtype
+        return tuple(value.shape), value.stride(), value.dtype, value.device.type
     # What a profiler is told of an optimiser's step differs and is no number.
     return type(value).__name__ if isinstance(value, torch.ScriptObject) else value
 
@@ -129,6 +133,61 @@ def test_a_step_of_any_network_can_be_captured(preset):
 @pytest.mark.parametrize("preset", FAMILIES)
 def test_a_step_by_any_recipe_can_be_captured(preset, how):
     assert_can_be_captured(preset, *how)
+
+
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_a_step_makes_and_reads_no_tensor_on_a_processor(preset, monkeypatch):
+    """A GPU would wait for its copy. The meta device is in its place: beside a tensor on it, one of
+    a processor is told at once. What optimisers make is PyTorch's, and has no fused form there."""
+    monkeypatch.setattr(of_update, "make_optimiser", lambda _, weights, slower: Still(weights))
+    with without_memory():
+        network = create_model(preset).train()
+        update = Update(network, make_recipe(model=preset, data="own", loss=drawn(preset)[1]))
+        batch = Batch(torch.rand(2, *network.image), torch.zeros(2, dtype=torch.int64))
+    # The first step makes the rows of measures.
+    update.work(batch)
+    with Recorded() as step:
+        update.work(batch)
+    assert len(step.calls) > 50
+    assert {device for _, *flat in step.calls for device in map(device_of, flat)} == {None, "meta"}
+
+
+class Still:
+    """In place of an optimiser."""
+
+    def __init__(self, weights):
+        self.weights, self.param_groups = weights, [{}]
+
+    def zero_grad(self):
+        for weight in self.weights:
+            weight.grad = None
+
+    def step(self):
+        pass
+
+
+def device_of(value):
+    return value[3] if isinstance(value, tuple) else None
+
+
+def test_what_is_not_captured_is_listed(monkeypatch):
+    """Of every schedule, loss, precision and optimiser that there is: half precision alone."""
+    monkeypatch.setenv("TORCHCAPS_CAPTURE", "1")
+    fields = {"schedule": Schedule, "loss": Loss, "precision": Precision, "optimiser": Optimiser}
+    assert set(SCHEDULES) == set(get_args(Schedule))
+    assert set(OPTIMISERS) == set(get_args(Optimiser))
+    refused = []
+    for how in itertools.product(*map(get_args, fields.values())):
+        chosen = dict(zip(fields, how, strict=True)) | SCHEDULES[how[0]]
+        recipe = make_recipe(model="capsnet", data="own", **chosen)
+        if why_not(recipe, CUDA, Ranks()):
+            refused.append(how)
+    assert refused == [
+        (schedule, loss, "float16", optimiser)
+        for schedule in get_args(Schedule)
+        for loss in get_args(Loss)
+        for optimiser in get_args(Optimiser)
+    ]
 
 
 def test_nothing_that_a_step_reads_or_writes_moves_in_memory():

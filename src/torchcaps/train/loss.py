@@ -24,7 +24,7 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
-from torchcaps.ops.checks import check_classes
+from torchcaps.ops.checks import check_classes, without_autocast
 from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
@@ -47,7 +47,7 @@ def loss_parts(
     """The terms whose sum is minimised, by name; `step` is the number of updates so far, or
     `margin` that of the spread loss then, which a step that is repeated reads from a tensor."""
     # Sums over pixels and classes are taken in float32 whatever the network computes in.
-    with torch.autocast(out.scores.device.type, enabled=False):
+    with without_autocast(out.scores):
         margins = (recipe.m_plus, recipe.m_minus, recipe.lambda_)
         lead = margin_at(recipe, step) if margin is None else margin
         weights = recipe.class_weights
@@ -111,7 +111,7 @@ def loss_of(
     """
     check_choice("loss", loss, get_args(Loss))
     _check_answer(out, labels)
-    with torch.autocast(out.scores.device.type, enabled=False):
+    with without_autocast(out.scores):
         margins = (m_plus, m_minus, lambda_)
         found = (loss, "the data", margins, margin, gamma)
         total = _classification(out, labels, *found, weight=weight)
