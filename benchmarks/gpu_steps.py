@@ -30,7 +30,9 @@ from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.captured import WARM_UP, Captured
 from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.environment import environment
+from torchcaps.train.loss import loss_parts
 from torchcaps.train.many import stream_of
+from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.update import Update
 
 Found = dict[str, Any]
@@ -49,9 +51,16 @@ class Step:
     compiled, or as a CUDA graph. A CPU has no graphs; there it is the step itself."""
 
     def __init__(
-        self, preset: str, device: torch.device, batch_size: int, *, compiled=False, captured=False
+        self,
+        preset: str,
+        device: torch.device,
+        batch_size: int,
+        *,
+        compiled: bool = False,
+        captured: bool = False,
+        **fields: Any,
     ):
-        recipe = make_recipe(model=preset, data="own", batch_size=batch_size)
+        recipe = make_recipe(model=preset, data="own", batch_size=batch_size, **fields)
         images = held_on(images_of(SHAPES[preset][0], 4 * batch_size), device)
         self.model = initial_model(recipe, images).to(device).train()
         backend = "inductor" if device.type == "cuda" else "aot_eager"
@@ -61,7 +70,7 @@ class Step:
         self.train = Captured(self.update) if on_gpu else self.update
         self.batches = [
             Batch(*(x.to(device) for x in batch[:2]))
-            for batch in Batches(images, batch_size, seed=0)
+            for batch in Batches(images, batch_size, seed=recipe.seed)
         ]
 
     def __call__(self, number: int) -> None:
@@ -102,7 +111,7 @@ def rate(call: Callable[[], Any], device: torch.device, least: float) -> float:
     return count / (time.perf_counter() - began)
 
 
-def in_turn(step: Step) -> Callable[[], None]:
+def in_turn(step: "Step | Stacked") -> Callable[[], None]:
     """Updates after those before a capture, one a call."""
     for number in range(WARM_UP + 1):
         step(number)
@@ -155,7 +164,7 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     found: Found = {"batch_size": batch_size}
 
     def timed(name: str, step: Step) -> None:
-        times = rate(in_turn(step), device, 0.0 if tiny else 1.5)
+        times = rate(in_turn(step), device, 0.0 if tiny else 1.0)
         found[f"{name}_images_a_second"] = round(times * batch_size, 1)
 
     eager = made()
@@ -170,6 +179,10 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     found["captured"] = parity(eager, replayed)
     timed("eager", eager)
     timed("captured", replayed)
+    # The table of models.layout was measured on processors.
+    is_last = eager.update.recipe.channels_last
+    other = made(captured=True, channels_last=not is_last)
+    timed(f"captured_channels_{'first' if is_last else 'last'}", other)
     images, model = eager.batches[0].pixels, eager.model.eval()
     fast = tc.optimise_for_inference(model, images)
     scores = tc.models.scores_only(model)
@@ -243,12 +256,92 @@ def together(preset: str, device: torch.device, tiny: bool, way: str, count: int
     return {**row, "images_a_second": round(times * count * batch_size, 1)}
 
 
+class Stacked:
+    """The same step of several networks that differ in their seeds, as one of stacked weights:
+    every operator once for all of them, by vmap. `captured` as a CUDA graph."""
+
+    def __init__(self, preset: str, device: torch.device, batch_size: int, count: int):
+        steps = [Step(preset, device, batch_size, seed=seed) for seed in range(count)]
+        self.models, recipe = [step.model for step in steps], steps[0].update.recipe
+        self.weights, self.buffers = torch.func.stack_module_state(self.models)
+        of_all = zip(*(step.batches for step in steps), strict=True)
+        self.batches = [
+            Batch(*(torch.stack([batch[k] for batch in several]) for k in (0, 1)))
+            for several in of_all
+        ]
+        self.pixels, self.labels = (each.clone() for each in self.batches[0][:2])
+        self.optimiser = make_optimiser(recipe, self.weights.values())
+        shape = self.models[0]
+
+        def loss(weights: Any, buffers: Any, pixels: torch.Tensor, labels: torch.Tensor) -> Any:
+            out = torch.func.functional_call(shape, (weights, buffers), (pixels, labels))
+            return torch.stack([*loss_parts(recipe, out, Batch(pixels, labels)).values()]).sum()
+
+        self.loss = loss
+        self.gradients = torch.func.vmap(torch.func.grad(loss))
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def apart(self) -> float:
+        """How far its gradients lie from those of each network alone, as a part of the largest."""
+        here = (self.weights, self.buffers, self.pixels, self.labels)
+        of_all, farthest = {n: x.detach() for n, x in self.gradients(*here).items()}, 0.0
+        for k, model in enumerate(self.models):
+            own = {name: weight.detach() for name, weight in model.named_parameters()}
+            its = (own, dict(model.named_buffers()), self.pixels[k], self.labels[k])
+            alone = torch.func.grad(self.loss)(*its)
+            largest = max(float(each.abs().max()) for each in alone.values())
+            most = max(float((of_all[n][k] - each).abs().max()) for n, each in alone.items())
+            farthest = max(farthest, most / largest)
+        return farthest
+
+    def step(self) -> None:
+        found = self.gradients(self.weights, self.buffers, self.pixels, self.labels)
+        for name, weight in self.weights.items():
+            weight.grad = found[name]
+        self.optimiser.step()
+
+    def capture(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.step()
+
+    def __call__(self, number: int) -> None:
+        pixels, labels = self.batches[number % len(self.batches)][:2]
+        self.pixels.copy_(pixels)
+        self.labels.copy_(labels)
+        self.step() if self.graph is None else self.graph.replay()
+
+
+def stacked(preset: str, device: torch.device, tiny: bool, count: int) -> list[Found]:
+    """Images a second of as many networks stacked, eager and captured, where they can be."""
+    batch_size = 4 if tiny else SHAPES[preset][1]
+    try:
+        step = Stacked(preset, device, batch_size, count)
+        rows = [{"way": "eager, stacked", "at_once": count, "apart": step.apart()}]
+        for row in rows:
+            times = rate(in_turn(step), device, 0.1 if tiny else 2.0)
+            row["images_a_second"] = round(times * count * batch_size, 1)
+            if device.type == "cuda" and step.graph is None:
+                step.capture()
+                rows.append({"way": "captured, stacked", "at_once": count})
+    except RuntimeError as error:  # what cannot be stacked leaves the other ways their numbers
+        return [{"way": "stacked", "at_once": count, "refused": str(error)[:300]}]
+    return rows
+
+
 def many(preset: str, device: torch.device, tiny: bool) -> Found:
     """Images a second of all networks that share the device, by one process and by many."""
     rows = [
         together(preset, device, tiny, way, count)
         for way, count in ([("eager", 2)] if tiny else [("captured", 16), ("eager", 16)])
     ]
+    rows += stacked(preset, device, tiny, 2 if tiny else 16)
     context = multiprocessing.get_context("spawn")
     rounds, told = _rounds(tiny), context.Queue()
     most = max(count for _, count in rounds)

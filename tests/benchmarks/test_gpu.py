@@ -12,8 +12,10 @@ import time
 from functools import cache
 
 import gpu_pack
+import gpu_steps
 import pytest
 import throughput
+import torch
 
 import gpu
 import torchcaps
@@ -239,3 +241,15 @@ def test_the_plan_has_every_network_and_leaves_time_for_the_queue(work) -> None:
     assert {*gpu.NETWORKS} == {name for name, _, _ in throughput.NETWORKS}
     # All but the queue leave it a fifth of the time, however long each takes.
     assert sum(part.most for part in work.plan()[:-1]) <= 0.8 * gpu.USUAL
+
+
+@pytest.mark.parametrize(
+    "preset", [pytest.param("mitterreiter_5x16", marks=pytest.mark.slow), "efficient_capsnet"]
+)
+def test_stacked_networks_have_the_gradients_of_each_alone(preset) -> None:
+    step = gpu_steps.Stacked(preset, torch.device("cpu"), 2, 3)
+    for model in step.models:
+        model.double()
+    step.weights, step.buffers = torch.func.stack_module_state(step.models)
+    step.pixels = step.pixels.double()
+    assert step.apart() <= 1e-11
