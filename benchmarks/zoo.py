@@ -6,7 +6,7 @@ The recipe is src/torchcaps/zoo/NAME.toml. The same line goes on with a run that
 that is finished is taken as it is. Writes NAME.safetensors and NAME.json beside the recipe, and the
 table of docs/zoo.md; of the card, "what" and "limits" are written by hand and stay. Weights are
 kept in half precision where that moves no score by more than 0.001. Without a name it writes the
-table alone.
+table alone, and with --root the test images of zoo/images/, which the explorer shows.
 """
 
 import argparse
@@ -15,10 +15,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from torchcaps import TorchcapsError, load
+from torchcaps import TorchcapsError, data, load
 from torchcaps._digests import digest_of
 from torchcaps._json import read_json
 from torchcaps._paths import write_whole
@@ -37,6 +38,8 @@ MOST_ROUNDING = 1e-3
 MOST_BYTES = 2_000_000
 MADE = "drawn by torchcaps itself, Apache-2.0"
 MEASURES = ("activity", "dynamics")
+# Sets whose licence allows it: test images of them come with the package.
+SHARED = ("mnist", "fashion-mnist")
 
 
 def train(name: str, root: Path | None, runs: Path) -> Run:
@@ -141,6 +144,13 @@ def table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def shared(name: str, root: Path) -> dict[str, np.ndarray]:
+    """Test images of a set, drawn at random, every class with its share."""
+    test = data.load(name, split="test", root=root)
+    few = test.batch(data.sample_of(test, 64))
+    return {"images": (few.pixels * 255).byte().numpy(), "labels": few.labels.byte().numpy()}
+
+
 def write_table() -> None:
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(TABLE[0])
     after = rest.partition(TABLE[1])[2]
@@ -155,4 +165,7 @@ if __name__ == "__main__":
     told = parser.parse_args()
     for each in told.names:
         put(each, train(each, told.root, told.runs), told.root)
+    if told.root and not told.names:
+        for each in SHARED:
+            np.savez_compressed(FOLDER / "images" / f"{each}.npz", **shared(each, told.root))
     write_table()

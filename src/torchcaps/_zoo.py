@@ -1,5 +1,6 @@
 """Trained networks that come with the package, in zoo/: for each NAME its weights, its recipe, and
-its card, which says what it was trained on and what it gets right. Read without torch."""
+its card, which says what it was trained on and what it gets right; in zoo/images/ test images of
+those sets whose licence allows it. Read without torch."""
 
 from pathlib import Path
 from typing import Any
@@ -31,3 +32,9 @@ def zoo_card(weights: Path) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = read_json(weights.with_suffix(".json"))
     return found
+
+
+def zoo_images(data: str) -> Path | None:
+    """Find the test images of a data set that come with the package; of most sets none do."""
+    path = FOLDER / "images" / f"{data}.npz"
+    return path if path.is_file() else None

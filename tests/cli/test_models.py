@@ -113,6 +113,10 @@ def test_trained_networks_show_their_cards(call: Call) -> None:
     ]
     (card,) = json.loads(call("models", names[0], "--pretrained", "--json").out).values()
     assert f"{card['right']:,} of {card['images']:,} test images" in done.out
+    # Of MNIST five networks, one of Fashion-MNIST; CIFAR-10 states no licence.
+    assert done.out.count("Corinna Cortes; 64 of its test images come along\n") == 5
+    assert "Zalando SE; 64 of its test images come along\n" in done.out
+    assert "the author asks to be cited\n" in done.out
     of_model = json.loads(call("models", "mitterreiter_5x16", "--pretrained", "--json").out)
     assert len(of_model) >= 2
     assert {each["model"] for each in of_model.values()} == {"mitterreiter_5x16"}

@@ -1,6 +1,7 @@
 """Every feature of the page in Chromium, on a desk and on a telephone, in light and in darkness."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -114,7 +115,9 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     assert card.locator(".thumb").count() == 0
     silent = page.locator("[data-capsule='hidden_3.6']").get_attribute("aria-label")
     assert silent.endswith("length 0.00, silenced")
-    assert "Unchanged inside, it says" in page.locator(".pane .note").first.inner_text()
+    right, before = (page.locator(".pane > .note").nth(at).inner_text() for at in range(2))
+    assert re.fullmatch(r"Right on \d+ of 12 test images(; unchanged inside, on \d+)?\.", right)
+    assert before.startswith("Unchanged inside, it says")
     assert "a.it=9&a.k=3&a.off=hidden_3.6" in page.url
     page.locator("#twin-0").click()
     seen.settle()
@@ -198,6 +201,13 @@ def test_keys_do_everything(visit):
     seen.settle()
     assert "a.sel" not in page.url
     assert "a.off" not in page.url
+    # Escape lets go wherever the focus is.
+    page.locator(f"[data-capsule='{chosen}']").press("Enter")
+    seen.settle()
+    assert "a.sel" in page.url
+    page.locator("#save-json").press("Escape")
+    seen.settle()
+    assert "a.sel" not in page.url
     page.locator("#strip .thumb[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -218,6 +228,8 @@ def test_windows_and_trouble_are_told(visit):
     page = seen.open("#a=1&a.sel=conv_2.3")
     assert page.locator(".frame").count() == 3
     assert "does not know its data; name it with --data" in page.locator("#strip-note").inner_text()
+    # Nothing is shown, which no network says.
+    assert "the answer means nothing" in page.locator(".pane > .note").nth(1).inner_text()
     seen.check()
     page.goto("about:blank")
     page.goto(f"{seen.link}#a=0&a.sel=nowhere.3")

@@ -2,10 +2,12 @@
 
 import json
 import re
+from itertools import product
 
 import pytest
 import torch
 
+from torchcaps.analysis.trace import capsule_layers, lengths
 from torchcaps.errors import TorchcapsError
 from torchcaps.explore.export import write_page
 from torchcaps.explore.opened import opened
@@ -101,6 +103,19 @@ def test_chromium_gives_the_numbers_of_torch(browser, exported, name, options):
     page.close()
 
 
+def covered_one_by_one(looker, state):
+    """How much the length of the selected capsule changes as each of 7 × 7 places is covered."""
+    pixels = looker._pixels(0, state.shown)
+    images, ends = [pixels], [round(24 * k / 7) for k in range(8)]
+    for y, x in product(range(7), range(7)):
+        images.append(pixels.clone())
+        images[-1][..., ends[y] : ends[y + 1], ends[x] : ends[x + 1]] = pixels.mean()
+    out = looker._ask(0, torch.cat(images), state.changed, None)
+    name, capsule = state.selected
+    long = lengths(dict(capsule_layers(out.trace))[name])[:, capsule]
+    return (long[1:] - long[0]).abs().tolist()
+
+
 @pytest.mark.browser
 def test_a_page_alone_does_what_the_server_does(browser, looker, laid, tmp_path):
     """The same link on both: the same words, the same lines, whatever is changed inside."""
@@ -129,6 +144,9 @@ def test_a_page_alone_does_what_the_server_does(browser, looker, laid, tmp_path)
             lines = {(i, j): c for i, j, c, _ in other["lines"]}
             assert {(i, j): c for i, j, c, _ in one["lines"]} == pytest.approx(lines, abs=2e-4)
         if selected is not None:
+            glow = page.evaluate("(state) => explorer.ask.glow(state)", state.model_dump())
+            assert glow["lost"] == pytest.approx(covered_one_by_one(looker, state), abs=2e-4)
+            assert glow["saliency"].startswith("data:image/png;base64,")
             assert {k: sorted(v) for k, v in ours["lit"]["capsules"].items()} == {
                 k: sorted(v) for k, v in theirs["lit"]["capsules"].items()
             }

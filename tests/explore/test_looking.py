@@ -1,5 +1,7 @@
 """What the explorer says is what the network says, whatever is changed in it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -173,3 +175,42 @@ def test_the_networks_that_come_with_torchcaps_open_on_images_that_are_made():
         winner = max(range(10), key=answer["scores"].__getitem__)
         right += network.classes[winner] == found.collections[0].labels[number]
     assert right >= 17
+
+
+def test_pictures_come_along_where_their_licence_allows_it():
+    digits, photographs = opened(
+        ["zoo:efficient_capsnet.mnist", "zoo:tsai_inverted_simple_c10.cifar10"]
+    ).networks
+    assert digits.note == "Licence: CC BY-SA 3.0, Yann LeCun and Corinna Cortes."
+    assert photographs.collection is None
+    assert photographs.note == (
+        "No images of cifar10 come with torchcaps (no licence is stated; the author asks to be "
+        "cited): draw one, or drop a picture. Started with --data cifar10 --root FOLDER, this page "
+        "shows 64 of them."
+    )
+
+
+def test_how_many_images_it_gets_right_is_that_of_the_network_as_it_is_changed():
+    looker = Looker(opened(["zoo:efficient_capsnet.mnist"]))
+    (collection,) = looker.opened.collections
+    assert (collection.name, len(collection.labels)) == ("mnist", 64)
+    assert looker.over(State())["right"] >= 62
+    # Without its class capsules it says 0 of every image.
+    silenced = tuple(("classes", k) for k in range(10))
+    changed = looker.over(State(changed=Changed(silenced=silenced)))
+    assert changed["right"] == collection.labels.count("0")
+    assert changed["right_before"] >= 62
+    # Of two objects none is the right answer.
+    pairs = replace(collection, labels=("3 and 7",) * 64)
+    assert Looker(Opened(looker.opened.networks, (pairs,))).over(State())["right"] is None
+
+
+def test_the_walk_of_the_page_gives_the_numbers_that_the_documentation_tells():
+    tree, twin = "mitterreiter_5x16.part-whole", "mitterreiter_5x16.part-whole-uniform"
+    looker = Looker(opened([f"zoo:{tree}", f"zoo:{twin}"]))
+    often = looker.over(State(changed=Changed(iterations=10)))
+    even = looker.over(State(changed=Changed(even=("hidden_2", "hidden_3", "hidden_4", "classes"))))
+    as_trained, other = looker.over(State()), looker.over(State(network=1))
+    assert [each["right"] for each in (as_trained, often, even, other)] == [60, 24, 60, 63]
+    dyr = [sum(each["dyr"].values()) / 4 for each in (as_trained, often)]
+    assert dyr == pytest.approx([0.1, 0.5], abs=0.05)

@@ -15,7 +15,7 @@ import torch
 import torchcaps as tc
 from torchcaps import TorchcapsError
 from torchcaps._digests import digest_of
-from torchcaps._zoo import FOLDER
+from torchcaps._zoo import FOLDER, zoo_images
 from torchcaps.models.files.saving import content_of
 from torchcaps.train import make_recipe
 
@@ -23,12 +23,14 @@ ROOT = Path(__file__).parents[2]
 NAMES = tc.list_models(pretrained=True)
 CARDS = {name: json.loads((FOLDER / f"{name}.json").read_text("utf-8")) for name in NAMES}
 TREE, TWIN = "mitterreiter_5x16.part-whole", "mitterreiter_5x16.part-whole-uniform"
+SHARED = ("mnist", "fashion-mnist")
 ONE = "no trained network 'x' comes with torchcaps; known: "
 
 
 def test_each_has_weights_a_card_and_a_recipe_and_all_are_small():
     ends = {".json", ".safetensors", ".toml"}
-    assert {path.name for path in FOLDER.iterdir()} == {n + end for n in NAMES for end in ends}
+    files = {path.name for path in FOLDER.iterdir() if path.is_file()}
+    assert files == {n + end for n in NAMES for end in ends}
     sizes = [path.stat().st_size for path in FOLDER.glob("*.safetensors")]
     assert max(sizes) <= 2_000_000
     assert sum(sizes) <= 8_000_000
@@ -108,6 +110,28 @@ def test_other_classes_keep_what_fits(caplog):
     whole = tc.load(f"zoo:{TREE}")
     assert torch.equal(network.layers.hidden_2.weight, whole.layers.hidden_2.weight)
     assert "layers.classes.weight, layers.classes.routing.prior are made new" in caplog.text
+
+
+@pytest.mark.parametrize("data", SHARED)
+def test_images_that_come_along_are_few_and_their_licence_lies_beside_them(data):
+    path = zoo_images(data)
+    assert path.stat().st_size <= 60_000
+    few = tc.data.from_npz(path)
+    assert (len(few), few.image_shape, few.images.dtype) == (64, (1, 28, 28), torch.uint8)
+    assert set(few.labels.bincount().tolist()) <= {6, 7, 8}
+    assert tc.data.registry.PUBLISHED[data].terms.split(",")[0] in (
+        path.with_name("README.md").read_text("utf-8")
+    )
+    assert {each.stem for each in path.parent.glob("*.npz")} == set(SHARED)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("data", SHARED)
+def test_they_are_drawn_from_the_test_images(data, script):
+    found = script.shared(data, root_of({"data": data}))
+    few = tc.data.from_npz(zoo_images(data))
+    assert (few.images.numpy() == found["images"]).all()
+    assert few.labels.tolist() == found["labels"].tolist()
 
 
 def refused(sentence, call, *args, **named):

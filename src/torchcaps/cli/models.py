@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchcaps._zoo import PREFIX, zoo_card, zoo_names, zoo_weights
+from torchcaps._zoo import PREFIX, zoo_card, zoo_images, zoo_names, zoo_weights
 from torchcaps.cli.arguments import AsJson, Imports
 from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -68,6 +68,7 @@ def _show_cards(name: str | None, as_json: bool) -> None:
         print(json.dumps(asked, indent=2, ensure_ascii=False))
         return
     for each, card in asked.items():
+        along = "; 64 of its test images come along" if zoo_images(card["data"]) else ""
         low, high = card["interval"]
         layers = card["layers"]
         dyr = ", ".join(f"{layer} {row['dyr']}" for layer, row in layers.items() if "dyr" in row)
@@ -81,7 +82,7 @@ def _show_cards(name: str | None, as_json: bool) -> None:
             f"{card['accuracy']:.2%} ({low:.2%} to {high:.2%})\n"
             f"    dyr {dyr or 'of no layer'}; {dead} of {capsules} capsules dead\n"
             f"    limits: {card['limits']}\n"
-            f"    licence of the data: {card['licence']}\n"
+            f"    licence of the data: {card['licence']}{along}\n"
             f"    tc.create_model({card['model']!r}, pretrained={card['pretrained']!r})\n"
             f"    torchcaps eval {PREFIX}{each}"
         )

@@ -41,7 +41,7 @@ from torchcaps.types import Couple, Intervene, LayerTrace, Output, Trace
 MOST_CAPSULES, MOST_LINES = 32, 700
 # Images shown to a network at once.
 BATCH = 16
-FACTS = ("label", "image", "classes", "iterations", "collection", "note")
+FACTS = ("label", "image", "classes", "iterations", "even", "collection", "note")
 # Orange, as what is lit is drawn.
 GLOW = (0.88, 0.51, 0.08)
 
@@ -89,8 +89,10 @@ class Looker:
         if state.changed != Changed():
             plain = self._out(state.network, state.shown, Changed())
         shown = _shown(out.trace, state.selected)
+        pixels = self._pixels(state.network, state.shown)[0]
         answer = {
-            "image": png(self._pixels(state.network, state.shown)[0]),
+            "image": png(pixels),
+            "empty": bool(pixels.min() == pixels.max()),
             "scores": _rounded(out.probabilities()[0]),
             "before": _rounded(plain.probabilities()[0]),
             "layers": _rows(out.trace, shown),
@@ -105,14 +107,16 @@ class Looker:
         return {**answer, "ms": round(1000 * (time.perf_counter() - began), 1)}
 
     def over(self, state: State) -> dict[str, Any]:
-        """Say which capsules are dead and how much trees change over the images of a collection,
-        and of the capsule that is selected, how long it is on each of them."""
+        """Say which capsules are dead, how much trees change and how many answers are right over
+        the images of a collection, and of the capsule that is selected, how long it is on each."""
         network = _at("network", self.opened.networks, state.network)
         if network.collection is None:
             return {"images": 0}
-        activity, dynamics, found = self._over(state.network, state.changed)
+        activity, dynamics, found, right = self._over(state.network, state.changed)
         answer: dict[str, Any] = {
             "images": activity.images,
+            "right": right,
+            "right_before": self._over(state.network, Changed())[3],
             "dead": {each.name: each.dead.nonzero()[:, 0].tolist() for each in activity.layers},
             "dyr": {each.name: each.dyr for each in dynamics.layers},
         }
@@ -164,22 +168,28 @@ class Looker:
     @torch.no_grad()
     def _make_over(
         self, number: int, changed: Changed
-    ) -> tuple[Activity, RoutingDynamics, dict[str, Tensor]]:
+    ) -> tuple[Activity, RoutingDynamics, dict[str, Tensor], int | None]:
         network = self.opened.networks[number]
         assert network.collection is not None
         collection = self.opened.collections[network.collection]
         activity, dynamics = MeasureActivity(), MeasureDynamics()
         found: dict[str, list[Tensor]] = {}
+        said: list[str] = []
         for few in torch.arange(len(collection.pixels)).split(BATCH):
             pixels = collection.pixels[few]
             out = self._ask(number, pixels, changed, None)
             batch = Batch(pixels, few)
             for measure in (activity, dynamics):
                 measure.update(out, batch)
+            said += [network.classes[k] for k in out.scores.argmax(1).tolist()]
             for name, capsules in capsule_layers(out.trace):
                 found.setdefault(name, []).append(lengths(capsules).float().cpu())
         joined = {name: torch.cat(each) for name, each in found.items()}
-        return activity.result(), dynamics.result(), joined
+        labels, right = collection.labels, None
+        # Images of several objects, or of other classes, have no answer that is right.
+        if {*labels} <= {*network.classes}:
+            right = sum(one == label for one, label in zip(said, labels, strict=True))
+        return activity.result(), dynamics.result(), joined, right
 
     def _make_saliency(
         self, number: int, shown: Shown, changed: Changed, layer: str, capsule: int

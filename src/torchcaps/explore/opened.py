@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps._zoo import PREFIX, zoo_names
-from torchcaps.data import Images, sample_of
+from torchcaps._zoo import PREFIX, zoo_images, zoo_names
+from torchcaps.data import Images, from_npz, sample_of
 from torchcaps.data.part_truth import PartTruth
-from torchcaps.data.registry import Root
+from torchcaps.data.registry import PUBLISHED, Root
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import use_backend
+from torchcaps.layers import UniformRouting, use_backend
 from torchcaps.models.iterating import routed_so_often
-from torchcaps.tasks.trained import Trained, check_fit, open_trained
+from torchcaps.tasks.trained import Trained, check_fit, label_of, open_trained
 from torchcaps.types import Trace
 
 # Images of a collection: a screen full.
@@ -42,8 +42,9 @@ class Network:
     classes: tuple[str, ...]
     trace: Trace  # of an empty image: names and sizes of the layers
     iterations: int | None  # None where it routes in one pass
+    even: tuple[str, ...]  # layers that were trained with even couplings
     collection: int | None
-    note: str  # why there are no images, and what would bring some
+    note: str  # whose the images are; or why there are none, and what would bring some
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def opened(
     kept: dict[str, Images] = {}
     for name in names:
         trained = open_trained(name)
-        label = _label(str(name), [each.label for each in networks])
+        label = label_of(name, [each.label for each in networks])
         images, note = _images(trained, data, root, kept)
         number = None
         if images is not None:
@@ -88,28 +89,39 @@ def of_the_zoo() -> list[str]:
     return [PREFIX + name for name in names]
 
 
-def _label(given: str, taken: Sequence[str]) -> str:
-    """A short name, which no other network has."""
-    name = given.removeprefix(PREFIX)
-    if name == given:
-        name = Path(given).resolve().name.removesuffix(".safetensors")
-    return name if name not in taken else f"{name} ({len(taken) + 1})"
-
-
 def _images(
     trained: Trained, data: str | None, root: Root | None, kept: dict[str, Images]
 ) -> tuple[Images | None, str]:
-    """Test images for a network; where there are none, why. Networks without a run share them: a
-    run may show its own in another way."""
+    """Test images for a network, and whose they are; where there are none, why. Networks without a
+    run share them: a run may show its own in another way."""
+    terms = None
     try:
-        key = str(trained.path) if trained.run else trained.source(data, split="test")
+        source = trained.source(data, split="test")
+        terms = PUBLISHED[source].terms if source in PUBLISHED else None
+        key = str(trained.path) if trained.run else source
         if key not in kept:
-            kept[key] = trained.images("test", data=data, root=root)
+            kept[key] = _test_images(trained, source, data, root)
         images = kept[key]
         check_fit(trained.model, images)
     except TorchcapsError as error:
-        return None, f"Draw an image, or drop a picture. Test images are not here: {error}"
-    return images, ""
+        if terms is None or root is not None:
+            return None, f"Draw an image, or drop a picture. Test images are not here: {error}"
+        return None, (
+            f"No images of {source} come with torchcaps ({terms}): draw one, or drop a picture. "
+            f"Started with --data {source} --root FOLDER, this page shows {IMAGES} of them."
+        )
+    return images, "" if terms is None else f"Licence: {terms}."
+
+
+def _test_images(trained: Trained, source: str, data: str | None, root: Root | None) -> Images:
+    """Those of a data set, or, where nobody says where it lies, the few that come with
+    torchcaps."""
+    try:
+        return trained.images("test", data=data, root=root)
+    except TorchcapsError:
+        if root is not None or (few := zoo_images(source)) is None:
+            raise
+        return from_npz(few, trained.class_names)
 
 
 def _collection(images: Images) -> Collection:
@@ -143,7 +155,11 @@ def _network(
     if names is None or len(names) != n_classes:
         names = tuple(map(str, range(n_classes)))
     often = _iterations(model)
-    return Network(label, model, trained.image, names, out.trace, often, collection, note)
+    layers = getattr(model, "layers", nn.ModuleDict()).items()
+    even = tuple(
+        name for name, each in layers if isinstance(getattr(each, "routing", None), UniformRouting)
+    )
+    return Network(label, model, trained.image, names, out.trace, often, even, collection, note)
 
 
 def _iterations(model: nn.Module) -> int | None:

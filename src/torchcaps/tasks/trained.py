@@ -1,6 +1,7 @@
 """A network that somebody names: a run folder, or a file that `save` wrote."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from torch import nn
 
 from torchcaps._checks import check_choice
 from torchcaps._paths import path_of
-from torchcaps._zoo import zoo_card
+from torchcaps._zoo import PREFIX, zoo_card
 from torchcaps.data import Images, load
 from torchcaps.data.read.grouping import Suggested, told_of_folder
 from torchcaps.data.registry import PICTURES, Root
@@ -221,6 +222,14 @@ def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
     if run is not None and run.is_channels_last:
         with_channels_last(network)
     return Trained(to_accelerator(network), path, run)
+
+
+def label_of(given: str | os.PathLike[str], taken: Sequence[str]) -> str:
+    """Give a short name to a network; where another one has it, all that was named."""
+    name = str(given).removeprefix(PREFIX)
+    if name == str(given):
+        name = Path(given).resolve().name.removesuffix(".safetensors")
+    return name if name not in taken else str(given)
 
 
 def to_accelerator(network: nn.Module) -> nn.Module:

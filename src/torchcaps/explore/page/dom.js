@@ -24,7 +24,8 @@ export function byId(id) {
 }
 
 export function number(value, digits = 2) {
-  return value === null || value === undefined ? "–" : value.toFixed(digits);
+  // What is rounded to nothing has no sign.
+  return value === null || value === undefined ? "–" : value.toFixed(digits).replace(/^-(0\.0*)$/, "$1");
 }
 
 // Walk through the items of a group by arrow keys: one of them is a stop of Tab.

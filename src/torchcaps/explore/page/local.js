@@ -4,7 +4,7 @@ import { byId, el } from "./dom.js";
 import { Interpreter } from "./interpreter.js";
 import { matrix } from "./link.js";
 
-const MOST = 32;
+const [MOST, PLACES] = [32, 7];
 const given = JSON.parse(byId("given").textContent);
 const network = new Interpreter(given.program);
 const [channels, height, width] = given.program.image;
@@ -16,7 +16,9 @@ export const ask = {
   about: async () => given.about,
   images: async () => given.images.map((image, at) => ({ ...image, png: png(images[at]) })),
   look: async (_, state) => look(state),
-  over: async (_, { selected }) => ({ ...given.over, lengths: selected && given.lengths[selected[0]]?.map((row) => row[selected[1]]) }),
+  // What was counted over the images holds for the network as it is.
+  over: async (_, { changed, selected }) => (isPlain(changed) ? { ...given.over, lengths: selected && given.lengths[selected[0]]?.map((row) => row[selected[1]]) } : { images: given.over.images }),
+  glow,
   picture: async (blob) => {
     const canvas = el("canvas", { width, height });
     canvas.getContext("2d").drawImage(await createImageBitmap(blob), 0, 0, width, height);
@@ -34,7 +36,6 @@ function look({ shown, changed, selected }) {
   const key = JSON.stringify(shown);
   if (last.key !== key) last = { key, pixels: lying(shown) };
   const found = network.run(last.pixels, changed);
-  const isPlain = !changed.iterations && !changed.levels && !changed.silenced.length && !changed.even.length;
   const layers = found.layers.map(({ name, length }, depth) => {
     const order = length.map((value, k) => [value, k]).sort((one, other) => other[0] - one[0]).slice(0, MOST).map(([, k]) => k);
     if (selected?.[0] === name && !order.includes(selected[1])) order[order.length - 1] = selected[1];
@@ -45,13 +46,44 @@ function look({ shown, changed, selected }) {
   return {
     image: png(last.pixels),
     scores: found.scores,
-    before: isPlain ? found.scores : network.run(last.pixels).scores,
+    empty: last.pixels.every((value) => value === last.pixels[0]),
+    before: isPlain(changed) ? found.scores : network.run(last.pixels).scores,
     layers,
     links,
     chain: true,
     lit: selected && lit(found, selected),
     ms: (performance.now() - began).toFixed(1),
   };
+}
+
+const isPlain = ({ iterations, levels, silenced, even }) => !iterations && !levels && !silenced.length && !even.length;
+
+// How much the length of a capsule changes as one place after another is covered with the mean of
+// the image: no gradients are known here. Gives nothing where nobody waits for it any more.
+async function glow({ shown, changed, selected: [name, capsule] }, isLate = () => false) {
+  const pixels = lying(shown);
+  const size = height * width;
+  const long = (image) => network.run(image, changed).layers.find((layer) => layer.name === name).length[capsule];
+  const edge = (side, at) => Math.round((side * at) / PLACES);
+  const box = (at) => [edge(width, at % PLACES), edge(height, Math.floor(at / PLACES)), edge(width, (at % PLACES) + 1), edge(height, Math.floor(at / PLACES) + 1)];
+  const means = Array.from({ length: channels }, (_, c) => pixels.slice(c * size, (c + 1) * size).reduce((sum, value) => sum + value, 0) / size);
+  const [full, lost] = [long(pixels), []];
+  for (let at = 0; at < PLACES ** 2; at += 1) {
+    await new Promise((next) => setTimeout(next));
+    if (isLate()) return null;
+    const [x, y, right, below] = box(at);
+    const covered = pixels.map((value, k) => (k % width >= x && k % width < right && Math.floor((k % size) / width) >= y && Math.floor((k % size) / width) < below ? means[Math.floor(k / size)] : value));
+    lost.push(Math.abs(full - long(covered)));
+  }
+  const canvas = el("canvas", { width, height });
+  const brush = canvas.getContext("2d");
+  const most = Math.max(1e-12, ...lost);
+  lost.forEach((value, at) => {
+    const [x, y, right, below] = box(at);
+    brush.fillStyle = `rgba(224, 130, 20, ${0.9 * (value / most) ** 1.4})`;
+    brush.fillRect(x, y, right - x, below - y);
+  });
+  return { saliency: canvas.toDataURL(), saliency_is: `how much its length changes as one of ${PLACES} × ${PLACES} places after another is covered`, lost };
 }
 
 function linesOf({ name, coupling }, below, above) {

@@ -46,8 +46,19 @@ async function look(pane) {
     pane.show(answer, performance.now() - began, known()?.label);
     if (pane.at === active) showImage(answer);
     speak();
+    clearTimeout(pane.glowing);
+    if (ask.glow && asked.selected) pane.glowing = setTimeout(() => trying(() => glow(pane, asked, answer)), 300);
     if (pane.facts.collection !== null) lookOver(pane, { ...asked, shown: {} });
   });
+}
+
+// A page without a server finds where the image matters when nothing moves any more.
+async function glow(pane, asked, answer) {
+  const found = await ask.glow(asked, () => pane.answer !== answer);
+  if (!found || pane.answer !== answer) return;
+  Object.assign(answer, found);
+  pane.drawCard();
+  if (pane.at === active) showImage(answer);
 }
 
 // What holds over all test images takes longer, so it is asked when nothing moves any more.
@@ -55,7 +66,7 @@ function lookOver(pane, asked) {
   const key = JSON.stringify(asked);
   clearTimeout(pane.later);
   if (pane.asked === key) return;
-  pane.known = pane.known && { ...pane.known, lengths: null };
+  pane.known = pane.known && { ...pane.known, lengths: null, right: null };
   pane.later = setTimeout(() => trying(async () => {
     pane.known = await ask.over(pane.at, asked);
     pane.asked = key;
@@ -131,7 +142,7 @@ async function showStrip() {
   }
   if (collection === null) return strip([], -1, pick);
   const found = images.get(collection);
-  byId("strip-note").textContent = `${found.length} test images of ${about.collections[collection]}, drawn at random.`;
+  byId("strip-note").textContent = `${found.length} test images of ${about.collections[collection]}, drawn at random. ${note}`;
   strip(found, state.picture ? -1 : state.number, pick);
 }
 
@@ -248,6 +259,7 @@ async function begin() {
     "save-json": saveJson,
   };
   for (const [id, does] of Object.entries(act)) byId(id).addEventListener("click", does);
+  addEventListener("keydown", (event) => event.key === "Escape" && panes[active].leave());
   addEventListener("hashchange", () => location.hash !== toLink(state) && trying(open));
   new ResizeObserver(() => panes.forEach((pane) => pane.draw())).observe(byId("panes"));
   await open();

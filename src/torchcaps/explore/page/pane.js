@@ -10,12 +10,13 @@ export class Pane {
   constructor({ at, about, act }) {
     Object.assign(this, { at, about, act, answer: null, known: null });
     const select = (layer, capsule) => this.select(layer, capsule);
-    this.tree = new Tree({ onSelect: select, onSilence: (...one) => this.silence(...one), onLeave: () => this.leave() });
+    this.tree = new Tree({ onSelect: select, onSilence: (...one) => this.silence(...one) });
     this.network = el("select", { "aria-label": `Network ${at + 1}` }, ...about.networks.map((each, value) => el("option", { value }, each.label)));
     this.network.addEventListener("change", () => this.swap(Number(this.network.value)));
     this.ms = el("span", { class: "ms", title: "from the question to its answer; the network alone" });
     this.verdict = el("p", { class: "verdict" });
     this.before = el("p", { class: "note" });
+    this.right = el("p", { class: "note" });
     this.levers = el("div", { class: "levers" });
     this.layers = el("div");
     this.card = el("section", { class: "capsule-card", "aria-label": "The capsule that is selected" });
@@ -25,6 +26,7 @@ export class Pane {
       { class: "card pane", "aria-label": `Network ${at + 1}` },
       el("div", { class: "pane-head" }, this.network, second),
       this.verdict,
+      this.right,
       this.before,
       this.tree.element,
       el("div", { class: "pane-foot" }, this.ms, legend()),
@@ -71,6 +73,7 @@ export class Pane {
   }
 
   leave() {
+    if (!this.state.selected) return;
     this.state.selected = null;
     this.act.changed(this);
   }
@@ -85,7 +88,7 @@ export class Pane {
   drawLevers() {
     const { state, facts } = this;
     const focused = document.activeElement?.id;
-    const routed = facts.layers.slice(1);
+    const routed = facts.layers.slice(1).filter((name) => !facts.even.includes(name));
     const id = (name) => `${name}-${this.at}`;
     const levers = [];
     if (facts.iterations !== null) {
@@ -94,6 +97,7 @@ export class Pane {
       this.often = el("output", { for: slider.id }, `${state.iterations ?? "as trained"}`);
       const play = el("button", { id: id("play"), type: "button", onclick: () => this.play() }, "▶ 1 to 10");
       levers.push(el("div", { class: "lever" }, el("label", { for: slider.id }, "Iterations"), slider, el("span", { class: "ends" }, this.often, play)));
+      levers.push(el("p", { class: "note" }, "More iterations make couplings sharper, more like a tree. Watch what the answers do."));
     }
     const known = [...new Set([...LEVELS, ...(state.levels ? [state.levels] : [])])];
     const options = known.map((k) => el("option", { value: k, selected: k === state.levels }, `rounded to ${k} levels`));
@@ -109,7 +113,8 @@ export class Pane {
       const off = state.even.includes(name);
       return chip(name, off, `Switch off routing of ${name}`, () => this.route(off ? state.even.filter((one) => one !== name) : [...state.even, name]), id(`chip-${name}`));
     });
-    levers.push(lever("Routing", twin, ...(routed.length > 1 ? chips : [])));
+    const none = el("span", { class: "note" }, "None: it was trained with even splits.");
+    levers.push(lever("Routing", ...(routed.length ? [twin, ...(routed.length > 1 ? chips : [])] : [none])));
     const silent = state.silenced.map(([layer, capsule]) => chip(`${layer} ${capsule}`, true, `Silence ${layer} ${capsule}`, () => this.silence(layer, capsule)));
     if (silent.length) levers.push(lever("Silenced", ...silent));
     if (routed.some((name) => state.even.includes(name))) levers.push(el("p", { class: "note" }, "A layer struck through gets an even split from each of its children; the weights stay as they were trained."));
@@ -147,13 +152,15 @@ export class Pane {
     this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` (${number(answer.scores[winner])})`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} (${number(answer.scores[second])})`);
     const [old] = best(answer.before);
     const same = answer.before.every((score, at) => score === answer.scores[at]);
-    this.before.textContent = same ? "" : `Unchanged inside, it says ${classes[old]} (${number(answer.before[old])}).`;
+    this.before.textContent = answer.empty ? "The image is empty. A network answers all the same; the answer means nothing." : same ? "" : `Unchanged inside, it says ${classes[old]} (${number(answer.before[old])}).`;
     this.draw();
   }
 
   draw() {
     const { answer, state, known } = this;
     if (!answer) return;
+    const { right = null, right_before: plain, images } = known ?? {};
+    this.right.textContent = right === null ? "" : `Right on ${right} of ${images} test images${plain === right ? "" : `; unchanged inside, on ${plain}`}.`;
     const width = Math.max(280, Math.round(this.element.clientWidth - 36));
     this.tree.draw({ ...answer, width, classes: this.facts.classes, lit: answer.lit ?? null, selected: state.selected, silent: state.silenced.map((one) => one.join(".")), dead: this.dead ?? {}, winner: this.winner });
     const rows = answer.layers.map((layer, depth) => {
@@ -226,7 +233,7 @@ function near({ lines }, end, capsule) {
 function litIn(lit, layers, depth) {
   const count = (some) => some.reduce((sum, layer) => sum + lit.capsules[layer.name].length, 0);
   const [below, above] = [count(layers.slice(0, depth)), count(layers.slice(depth + 1))];
-  if (!below && !above) return "Nothing lights up: every coupling here is an even split, so no capsule is preferred.";
+  if (!below && !above) return "Nothing lights up: no coupling to it or from it is stronger than an even split.";
   return `Lit: ${below} capsules below that lead to it and ${above} above that it leads to, by couplings stronger than an even split.`;
 }
 

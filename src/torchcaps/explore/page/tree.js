@@ -13,13 +13,13 @@ export function where(layer, capsule) {
 
 // One picture that is made once and then moved, so that bars and lines glide.
 export class Tree {
-  constructor({ onSelect, onSilence, onLeave }) {
+  constructor({ onSelect, onSilence }) {
     this.lines = svg("g", { class: "lines" });
     this.litLines = svg("g", { class: "lit-lines" });
     this.rows = svg("g");
     this.texts = svg("g");
     this.element = svg("svg", { class: "tree", role: "group" }, this.lines, this.litLines, this.rows, this.texts);
-    Object.assign(this, { paths: new Map(), capsules: new Map(), act: { onSelect, onSilence, onLeave } });
+    Object.assign(this, { paths: new Map(), capsules: new Map(), act: { onSelect, onSilence } });
     this.element.addEventListener("keydown", (event) => this.walk(event));
   }
 
@@ -108,7 +108,7 @@ export class Tree {
       });
       const count = layer.n > layer.shown.length ? `longest ${layer.shown.length} of ${layer.n}` : `${layer.n} capsules`;
       const head = narrow ? y + BAR + 13 : y + 12;
-      fresh.push(svg("text", { class: "name", x: narrow ? 8 : 2, y: head }, narrow ? `${layer.name}, ${count}` : layer.name));
+      fresh.push(svg("text", { class: "name", x: narrow ? 8 : 2, y: head }, narrow && layer.n > layer.shown.length ? `${layer.name}, ${count}` : layer.name));
       if (!narrow) fresh.push(svg("text", { x: 2, y: head + 14 }, layer.n > layer.shown.length ? `${layer.shown.length} of ${layer.n}` : count));
       if (layer.map) fresh.push(drawMap(layer, lit, narrow ? 8 : 2, head + (narrow ? 5 : 20)));
     });
@@ -146,10 +146,10 @@ export class Tree {
       this.keepStop(`${this.layers[to].name}.${next}`);
       this.capsules.get(`${this.layers[to].name}.${next}`).group.focus();
     };
-    const { onSelect, onSilence, onLeave } = this.act;
+    const { onSelect, onSilence } = this.act;
     const moves = {
       ...{ ArrowRight: () => go(depth, 1), ArrowLeft: () => go(depth, -1), ArrowUp: () => go(depth + 1, 0), ArrowDown: () => go(depth - 1, 0) },
-      ...{ Enter: () => onSelect(name, capsule), " ": () => onSelect(name, capsule), s: () => onSilence(name, capsule), Escape: onLeave },
+      ...{ Enter: () => onSelect(name, capsule), " ": () => onSelect(name, capsule), s: () => onSilence(name, capsule) },
     };
     const move = moves[event.key === "S" ? "s" : event.key];
     if (!move) return;
