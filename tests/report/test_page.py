@@ -74,7 +74,7 @@ def test_a_number_beside_its_name_is_called_as_in_the_head_of_its_table():
     tables = re.findall(r'<div class="wide.*?</table>', text, re.DOTALL)
     assert len(tables) == 2
     for table in tables:
-        heads = re.findall(r"<th[^>]*>([^<]*)</th>", table)[1:]
+        heads = [each.strip() for each in re.findall(r"<th(?: [^>]*)?>([^<]*)<", table)[1:]]
         for row in re.findall(r"<tr><td>.*?</tr>", table, re.DOTALL):
             assert re.findall(r'data-name="([^"]*)"', row) == heads
 
@@ -183,12 +183,13 @@ def test_a_constant_network_is_called_that_before_its_number():
 
 def test_every_column_is_explained():
     text = page(dissection())
-    words = Reader(text).words
-    heads = {word for tag, word in words if tag == "th"}
-    explained = {word for tag, word in words if tag == "code"}
-    assert explained
-    assert explained <= heads
-    assert {head for head in heads if not head.startswith("cas, cds at")} == explained | {"layer"}
+    heads = re.findall(r"<th[ >].*?</th>", text, flags=re.DOTALL)
+    named = dict(re.findall(r">([^<>]+) <small>(\w+)</small></th>", "".join(heads)))
+    assert named["mean length of a capsule"] == "cnm"
+    assert named["how much the couplings change"] == "dyr"
+    # Every other head is words alone.
+    words = {re.sub("<[^>]*>", "", head) for head in heads if "<small>" not in head}
+    assert words == {"layer"} | {f"active, dead at thresholds × {by}" for by in (0.2, 0.5, 2.0)}
 
 
 def test_a_missing_number_is_a_dash():

@@ -30,10 +30,12 @@ CHOSEN = choice(
     is_good=True,
 )
 SCALE = "(0 is frozen, 1 is perfect routing)."
-ANEW = tree(f"The tree is built anew for every image: dyr is 1.00 {SCALE}", is_good=True)
+ANEW = tree(
+    f"The tree is built anew for every image: couplings change by 1.00 {SCALE}", is_good=True
+)
 FROZEN = tree(
-    "The tree is frozen: every image gets the same couplings (dyr 0.00; 0 is frozen, 1 is perfect "
-    "routing)."
+    "The tree is frozen: every image gets the same couplings (they change by 0.00; 0 is frozen, "
+    "1 is perfect routing)."
 )
 BROKEN = "no child, or fewer than two parents, are alive there."
 
@@ -101,8 +103,8 @@ SAID = {
         {},
         [
             tree(
-                "The tree depends on the image in part: dyr is 0.33 to 1.00, highest in classes "
-                f"{SCALE}",
+                "The tree depends on the image in part: couplings change by 0.33 to 1.00, "
+                f"most in classes {SCALE}",
                 is_good=True,
             )
         ],
@@ -110,7 +112,7 @@ SAID = {
     "hardly": (
         {"classes": switching(2, 26)},
         {},
-        [tree(f"The tree hardly depends on the image: dyr is 0.20 {SCALE}")],
+        [tree(f"The tree hardly depends on the image: couplings change by 0.20 {SCALE}")],
     ),
     "leaning without choosing": (
         {"hidden": all_shares(0.7, 0.3), "classes": all_shares(0.4, 0.6, n_in=2)},
@@ -206,8 +208,8 @@ def test_attention_over_children_is_not_held_against_perfect_routing():
     dynamics = routing_dynamics(trace)
     assert dynamics.layers[0].dyr == pytest.approx(0.33, abs=0.005)
     assert verdict(dynamics, capsule_activity(trace))[0] == tree(
-        "The tree depends on the image: dyr is 0.33 (0 is frozen; how far it could go is not "
-        "known, since couplings do not sum to one over the parents of a child).",
+        "The tree depends on the image: couplings change by 0.33 (0 is frozen; how far it could go "
+        "is not known, since they do not sum to one over the parents of a child).",
         is_good=True,
     )
 

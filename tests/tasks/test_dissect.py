@@ -19,6 +19,7 @@ from torchcaps.prune import sparsity
 from torchcaps.report import render
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
+from torchcaps.tasks.trained import label_of
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.class_measures import class_measures
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
@@ -283,6 +284,22 @@ def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run: Run) -> None
     assert one.facts["network"] == str(run.model_file)
     assert one.images == 12
     assert one.numbers() == two.numbers()
+
+
+def test_every_network_is_called_as_it_was_named() -> None:
+    tree = "mitterreiter_5x16.part-whole"
+    labels: list[str] = []
+    for name in (f"zoo:{tree}", f"zoo:{tree}-uniform", "runs/mine", "others/mine"):
+        labels.append(label_of(Path(name), labels))
+    assert labels == [tree, f"{tree}-uniform", "mine", "others/mine"]
+
+
+def test_what_a_hidden_patch_changes_is_told_image_by_image(network: nn.Module) -> None:
+    found = dissect(network, tiny("test"), label="", count=4)
+    said = r"Hide one of 36 patches: image by image, the answer changes at {} of them\."
+    assert re.fullmatch(said.format(r"\d+, \d+ and \d+"), found.hidden.text)
+    alone = dissect(network, tiny("test"), label="", count=4, example=11)
+    assert re.fullmatch(said.format(r"\d+"), alone.hidden.text)
 
 
 def test_an_unfinished_run_is_told(run: Run) -> None:

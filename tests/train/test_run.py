@@ -369,6 +369,8 @@ def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
     assert found["torch"] == torch.__version__
     assert found["threads"] == torch.get_num_threads()
     assert found["command"] == "torchcaps train --seed 3"
+    monkeypatch.setattr("sys.argv", ["/somewhere/torchcaps/__main__.py", "train"])
+    assert environment()["command"] == "torchcaps train"
     assert found["machine"].endswith(f", {os.cpu_count()} cores")
     assert json.loads(json.dumps(found)) == found
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

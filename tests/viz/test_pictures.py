@@ -10,10 +10,12 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.analysis import Invariance, capsule_activity, routing_dynamics
+from torchcaps.analysis.invariance import LayerInvariance
 from torchcaps.viz import (
     draw_activity,
     draw_backtracked,
+    draw_invariance,
     draw_mean_couplings,
     draw_parse_tree,
     to_svg,
@@ -324,3 +326,13 @@ def test_a_name_without_room_is_cut_with_a_sign():
     (cut, whole) = [text for text in words(tree(class_names=names)) if text in ("cat", "golden_r…")]
     assert (cut, whole) == ("golden_r…", "cat")
     assert "longest class capsule: golden_retriever" in words(tree(0, class_names=names))
+
+
+@pytest.mark.parametrize(("least", "low"), [(0.006, -0.1), (-0.008, -0.1), (-0.5, -0.5)])
+def test_turns_of_every_network_have_one_scale(least, low):
+    """With all values above zero the axis was logarithmic, and looked like another world."""
+    rows = [("rotation 10°", 0.9), ("rotation 90°", least)]
+    layers = [LayerInvariance(turn, "classes", 0.9, value, 0, 0) for turn, value in rows]
+    for axes, end in zip(draw_invariance(Invariance(8, (*layers,))).axes, (low, -0.1), strict=True):
+        assert axes.get_yscale() == "linear"
+        assert axes.get_ylim() == (pytest.approx(end), 1.05)

@@ -88,27 +88,26 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
         return Sentence(
             "tree",
             f"The tree is frozen: every image gets {'nearly ' if high else ''}the same couplings "
-            f"(dyr {span}; {scale}).",
+            f"(they change by {span}; {scale}).",
         )
     if any(abs(layer.even * layer.mean.shape[-1] - 1) > ROUNDING for layer in layers):
         return Sentence(
             "tree",
-            f"The tree depends on the image: dyr is {span} (0 is frozen; how far it could go is "
-            f"not known, since couplings do not sum to one over the parents of a child).",
+            f"The tree depends on the image: couplings change by {span} (0 is frozen; how far it "
+            f"could go is not known, since they do not sum to one over the parents of a child).",
             True,
         )
     if high < WEAK:
-        return Sentence(
-            "tree", f"The tree hardly depends on the image: dyr is {span} ({scale}).", False
-        )
+        text = f"The tree hardly depends on the image: couplings change by {span} ({scale})."
+        return Sentence("tree", text)
     if low >= PERFECT:
-        return Sentence(
-            "tree", f"The tree is built anew for every image: dyr is {span} ({scale}).", True
-        )
+        text = f"The tree is built anew for every image: couplings change by {span} ({scale})."
+        return Sentence("tree", text, True)
     best = max(rates, key=lambda name: rates[name])
     return Sentence(
         "tree",
-        f"The tree depends on the image in part: dyr is {span}, highest in {best} ({scale}).",
+        f"The tree depends on the image in part: couplings change by {span}, most in {best} "
+        f"({scale}).",
         True,
     )
 
@@ -224,7 +223,7 @@ def about_count(keys: Keys) -> Sentence:
     if count <= used:
         text = f"Every class has one tree ({trees}): it says no more than the class."
     elif keys.entropy >= OWN * keys.bound:
-        text = f"Nearly every image has a tree of its own ({bits})."
+        text = f"Nearly every image has a tree of its own, if by a little ({bits})."
     return Sentence("count", text, None)
 
 

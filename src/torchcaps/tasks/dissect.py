@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -40,7 +41,14 @@ from torchcaps.report.verdict import About
 from torchcaps.tasks.changes import rotation
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
 from torchcaps.tasks.parse_trees import MeasureTrees
-from torchcaps.tasks.trained import Own, check_classes, check_fit, check_image, open_trained
+from torchcaps.tasks.trained import (
+    Own,
+    check_classes,
+    check_fit,
+    check_image,
+    label_of,
+    open_trained,
+)
 from torchcaps.train.answers import CRITERIA, named_classes, present_classes
 from torchcaps.train.class_measures import class_measures
 from torchcaps.train.folder.environment import environment
@@ -235,15 +243,17 @@ def _hidden(model: nn.Module, seen: Seen) -> tuple[Sentence, dict[str, Tensor]]:
         scores = _traced_pixels(model, covered).scores.cpu()
         lost[:, y, x] = (seen.out.scores.cpu() - scores).gather(1, answers[:, None])[:, 0]
         others += scores.argmax(-1) != answers
-    counts = ", ".join(f"{count:.0f}" for count in others.tolist())
-    text = f"Hide one of {PATCHES**2} patches: the answer changes at {counts} of them."
-    maps = {"hidden": interpolate(lost.clamp(min=0)[:, None], size=size)[:, 0]}
-    try:
+    counts = [f"{count:.0f}" for count in others.tolist()]
+    listed = " and ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
+    text = (
+        f"Hide one of {PATCHES**2} patches: image by image, the answer changes at {listed} of them."
+    )
+    maps = {"hiding a patch": interpolate(lost.clamp(min=0)[:, None], size=size)[:, 0]}
+    # Where children of the classes have no place in the image, there is no map of couplings.
+    with suppress(TorchcapsError):
         n = seen.out.scores.shape[1]
         whole = (rows[-1], columns[-1])
         maps["couplings"] = saliency(seen.out.trace, answers, n_classes=n, size=whole)
-    except TorchcapsError:
-        text += " Its couplings cannot be shown in the image: the last ones lie on no grid."
     return Sentence("look", text, None), maps
 
 
@@ -398,9 +408,7 @@ def dissect_files(
             # What was not trained was not pruned, and no zero of it is counted.
             freeze(network.model, network.run.recipe.freeze)
         test = network.images("test", data=data, root=root)
-        label = path.stem if network.run is None else path.resolve().name
-        if label in {each.label for each in found}:
-            label = str(path)
+        label = label_of(path, [each.label for each in found])
         facts = {"network": str(path)} if network.run is None else facts_of(network.run)
         found.append(
             dissect(

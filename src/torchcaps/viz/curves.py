@@ -147,4 +147,8 @@ def draw_invariance(found: Invariance, *, change: str = "rotation") -> Figure:
         if (value := getattr(row, field)) is not None:
             line.append((strength, value))
     unit = own[0][1]
-    return draw_curves(panels, x=f"{change} ({unit})" if unit else change)
+    figure = draw_curves(panels, x=f"{change} ({unit})" if unit else change)
+    for axes in figure.axes:
+        # The same for every network, so that two pictures can be held side by side.
+        axes.set(yscale="linear", ylim=(min(-0.1, axes.dataLim.y0), 1.05))
+    return figure

@@ -57,7 +57,10 @@ def draw_intervals(
                 axes.plot([low, high], [y, y], color=LENGTH, lw=2)
             axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
             axes.plot(mean, y, "o", color=LENGTH, ms=5)
-            say(axes, 0, y + 0.28, _short(name), transform=axes.get_yaxis_transform())
+            # The dashed line of all rows leaves out the letters.
+            ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            place_of = axes.get_yaxis_transform()
+            say(axes, 0, y + 0.28, _short(name), transform=place_of, bbox=ground)
         if span is not None:
             axes.set_xlim(*span)
         if line is not None:

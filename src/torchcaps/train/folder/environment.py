@@ -19,6 +19,9 @@ CHANGED = "+changes"
 
 def environment() -> dict[str, Any]:
     """What a number depends on besides its recipe."""
+    program = Path(sys.argv[0])
+    # `python -m torchcaps` runs a file of this name, which nobody typed.
+    name = program.parent.name if program.name == "__main__.py" else program.name
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return {
         "torchcaps": version("torchcaps"),
@@ -27,7 +30,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{gpu}",
         "threads": torch.get_num_threads(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([name, *sys.argv[1:]]),
         **({"imported": files} if (files := imported_files()) else {}),
     }
 
