@@ -18,7 +18,7 @@ OUT ?= build/gpu
 ENVS ?= build
 TEST_FLAGS ?= -n auto --dist worksteal
 
-.PHONY: demo explore test test-oldest test-newest fuzz check test-all gpu docs format claims tables clean
+.PHONY: demo explore test test-oldest test-newest fuzz fuzz-readers check test-all gpu docs format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
@@ -44,6 +44,10 @@ test-oldest test-newest: test-%:
 # FUZZ=--lenient a number that is off is told, and is no failure.
 fuzz: .venv/.test
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES) --seed $(SEED) $(FUZZ)
+
+# Files for readers, led by the code of ours that each comes to; then the lines that none came to.
+fuzz-readers: .venv/.fuzz
+	PYTHONPATH=tests $(BIN)/python -m fuzz.guided --minutes $(MINUTES) --seed $(SEED)
 
 check: .venv/.dev
 	$(BIN)/ruff check
@@ -93,12 +97,12 @@ tables: .venv/.study
 clean:
 	rm -rf .venv build dist docs/reference docs/gallery-pictures torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.venv/.study .venv/.explore .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
+.venv/.study .venv/.explore .venv/.test .venv/.fuzz .venv/.dev .venv/.docs: .venv/.%: pyproject.toml claims/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) -e ".[$*]" -e ./claims
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools]" -e ./claims
+	$(INSTALL) -e ".[dev,browser,cluster,docs,export,fuzz,slurm,tools]" -e ./claims
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

@@ -17,8 +17,6 @@ from torchcaps.types import Window
 BATCH, CHILDREN, PARENTS, D = 2, 7, 6, 5
 WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
 TWO_DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-# Of torch's own code.
-quiet = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +235,6 @@ def test_an_op_is_one_graph(name):
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.compile
-@quiet
 @pytest.mark.parametrize("name", COMPILED)
 @TWO_DTYPES
 def test_a_compiled_op_equals_eager(name, dtype):
@@ -246,7 +243,6 @@ def test_a_compiled_op_equals_eager(name, dtype):
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.compile
-@quiet
 @pytest.mark.parametrize("name", IN_DOUBLE)
 def test_a_compiled_op_equals_eager_in_float64(name):
     check_op(name, torch.float64, "inductor", 1e-12)
@@ -279,7 +275,6 @@ WITHOUT_VECTORS = {"tsai_em_simple_c10": {"cpp.simdlen": 1}}
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.compile
-@quiet
 @pytest.mark.parametrize("name", NETWORKS)
 @TWO_DTYPES
 def test_a_compiled_network_equals_eager(name, dtype):

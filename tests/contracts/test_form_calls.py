@@ -282,7 +282,6 @@ def test_one_graph_compiles_for_any_batch(way, case):
 
 
 @pytest.mark.compile
-@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize(("algorithm", "way"), [("dynamic", "native")])
 def test_kernels_compile_within_machine_code(algorithm, way):
     case = Case(algorithm, given=("bias",))

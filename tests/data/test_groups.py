@@ -159,11 +159,20 @@ def test_groups_that_cannot_be_had_are_told(tmp_path: Path, by, said: str) -> No
         ),
         (
             "file,who\na/1.png,x\na/1.png,y\n",
-            "says that a/1.png is of group 'x' and of 'y'; a picture has one group.",
+            "says that 'a/1.png' is of group 'x' and of 'y'; a picture has one group.",
         ),
         ("name,who\n", "has no column 'file'; its columns, with commas between, are: name, who."),
         ("file;who\n", "has no column 'file'; its columns, with commas between, are: file;who."),
         ("", "has no column 'file'; its columns, with commas between, are: ."),
+        # Found by what the code it reached led it to.
+        (
+            "[" * 3000,
+            f"has no column 'file'; its columns, with commas between, are: {'[' * 1000}.",
+        ),
+        (
+            f"file,who\na,{'x' * 3000}\na,y\n",
+            f"says that 'a' is of group '{'x' * 99}… and of 'y'; a picture has one group.",
+        ),
     ],
 )
 def test_a_table_that_says_too_little_is_told(tmp_path: Path, text: str, said: str) -> None:

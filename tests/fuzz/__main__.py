@@ -27,7 +27,7 @@ from fuzz.bench import Bench
 from fuzz.commands import check_command, draw_command
 from torchcaps.data import SOURCES
 
-__all__ = ["fuzz", "main"]
+__all__ = ["bench", "fuzz", "main"]
 
 SHOWN = 20
 # How often each kind has its turn; one turn of values has twenty of them.
@@ -52,8 +52,8 @@ def fuzz(
     wrong: list[str] = []
     # Of the wrong ones.
     off = 0
-    with _bench() as bench:
-        kinds = _kinds(bench)
+    with bench() as here:
+        kinds = _kinds(here)
         while time.monotonic() < until:
             left = [kind for kind in WEIGHTS if tried[kind].total() < most.get(kind, math.inf)]
             if not left:
@@ -76,7 +76,7 @@ def fuzz(
 
 
 @contextlib.contextmanager
-def _bench() -> Iterator[Bench]:
+def bench() -> Iterator[Bench]:
     with (
         tempfile.TemporaryDirectory() as folder,
         # Where commands write what they are told to by a name without a folder, or by "../..".

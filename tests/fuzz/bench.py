@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 
 from fuzz.trial import quiet
-from laid_cifar import PICTURE, archive, binary_ten, member
+from laid_cifar import PICTURE, archive, binary_ten, member, python_ten
+from laid_mat import affnist_bytes, svhn_bytes, zipped
 from made_records import made
 from torchcaps import create_model, save
 from torchcaps.cli import main
@@ -105,6 +106,11 @@ class Bench:
                 shape = (6, 7) if mode == "L" else (6, 7, 3)
                 picture = Image.fromarray(noise.integers(0, 256, shape, dtype=np.uint8), mode)
                 picture.save(self.folder / "pictures" / name / f"{n}.{kind}")
+        rows = [f"{name}/{n},p{n}" for name in ("cat", "dog") for n in ("0.png", "1.jpg", "2.bmp")]
+        self.groups = self.folder / "pictures" / "who.csv"
+        self.groups.write_text("\n".join(["file,patient", *rows]) + "\n")
+        (self.folder / "test_32x32.mat").write_bytes(svhn_bytes())
+        zipped(self.folder / "test.mat.zip", test=affnist_bytes())
         self._lay_norb()
         self._lay_photographs()
 
@@ -127,6 +133,7 @@ class Bench:
     def _lay_photographs(self) -> None:
         """CIFAR, packed and not, and Tiny ImageNet."""
         binary_ten(self.folder / "cifar")
+        python_ten(self.folder / "pickled")
         inside = member("cifar-10-batches-bin/test_batch.bin", b"\x03" + PICTURE)
         archive(self.folder / "cifar-10-binary.tar.gz", inside)
         self.tiny = self.folder / "tiny-imagenet-200"

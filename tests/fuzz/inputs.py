@@ -25,12 +25,14 @@ from loopback import serving
 from torchcaps import TorchcapsError, load
 from torchcaps.data import (
     PUBLISHED,
+    affnist,
     cifar10,
     fetch_data,
     from_npz,
     image_folder,
     mnist,
     smallnorb,
+    svhn,
     tiny_imagenet,
 )
 from torchcaps.data.read.idx import read_idx
@@ -44,7 +46,7 @@ from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run, read_recipe
 from torchcaps.train.folder.state import state_of
 
-__all__ = ["Target", "check_file", "targets"]
+__all__ = ["Target", "check_content", "check_file", "targets"]
 
 
 CAME_TO = ("accepted", "refused")
@@ -91,6 +93,8 @@ def targets(bench: Bench) -> list[Target]:
     for path in sorted((folder / "pictures").glob("*/*")):
         read = lambda: image_folder(folder / "pictures", size=(5, 5))  # noqa: E731
         found.append(Target(f"picture {path.suffix}", path, read))
+    grouped = lambda: image_folder(folder / "pictures", size=(5, 5), groups="who.csv:patient")  # noqa: E731
+    found.append(Target("groups in csv", bench.groups, grouped))
     plain = folder / "mnist" / "t10k-labels-idx1-ubyte"
     found.append(Target("idx", plain, lambda: read_idx(plain, axes=1)))
     return found
@@ -162,6 +166,14 @@ def _of_photographs(bench: Bench) -> list[Target]:
             "cifar",
             folder / "cifar" / "data_batch_2.bin",
             lambda: cifar10(folder / "cifar", "train"),
+        ),
+        # Their parsers see nothing but the published bytes, of which these are none.
+        Target("mat", folder / "test_32x32.mat", lambda: svhn(folder, "test")),
+        Target("mat in zip", folder / "test.mat.zip", lambda: affnist(folder, "test")),
+        Target(
+            "pickled cifar",
+            folder / "pickled" / "test_batch",
+            lambda: cifar10(folder / "pickled", "test"),
         ),
         Target("cifar tar", tar, lambda: cifar10(tar, "test")),
         Target("cifar tar", tar, lambda: cifar10(tar, "test"), change=in_gzip),
@@ -314,22 +326,28 @@ def _equal_to(before: Any) -> Callable[[Any], bool]:
 
 def check_file(target: Target, draw: random.Random) -> str:
     """ "refused" in a sentence, or "accepted"; what is wrong is an error of its own."""
+    if draw.random() >= 0.05:
+        return check_content(target, target.change(target.path.read_bytes(), draw))
+    # A pipe waits for whoever reads it.
+    return check_content(target, draw.choice([os.mkdir, os.mkfifo]))
+
+
+def check_content(target: Target, bad: bytes | Callable[[Path], None]) -> str:
+    """The same of this content, or of what this makes in the place of the file."""
     good = target.path.read_bytes()
-    bad = None if draw.random() < 0.05 else target.change(good, draw)
     try:
-        if bad is None:
-            target.path.unlink()
-            # A pipe waits for whoever reads it.
-            draw.choice([os.mkdir, os.mkfifo])(target.path)
-        else:
+        if isinstance(bad, bytes):
             target.path.write_bytes(bad)
+        else:
+            target.path.unlink()
+            bad(target.path)
         with in_time():
             found = target.read()
     except TorchcapsError as error:
         check_sentence(str(error))
         return "refused"
     finally:
-        if bad is None:
+        if not target.path.is_file():
             (target.path.rmdir if target.path.is_dir() else target.path.unlink)()
         target.path.write_bytes(good)
     if bad != good and not target.same(found):

@@ -39,7 +39,7 @@ def test_lenient_lets_a_number_be_off_and_nothing_else(monkeypatch, capsys, faul
 
     monkeypatch.setattr(numbers, "check", check)
     if fault is not None:  # Nobody looks at the folder of good files, which takes seconds to make.
-        monkeypatch.setattr(fuzzing, "_bench", contextlib.nullcontext)
+        monkeypatch.setattr(fuzzing, "bench", contextlib.nullcontext)
         monkeypatch.setattr(inputs, "targets", lambda bench: [])
         monkeypatch.setattr(values, "properties", lambda bench: [])
     line = ["fuzz", "--minutes", "1", "--seed", "5", "--inputs", "0", "--numbers", "3"]

@@ -10,6 +10,8 @@ from torchcaps.errors import TorchcapsError, short
 
 TABLE = re.compile(r"(.+\.csv):(.+)", re.IGNORECASE)
 FILE = "file"
+# Letters of the names of columns that an error lists.
+MOST_OF_HEADER = 1000
 
 
 def check_named(by: object) -> None:
@@ -97,7 +99,7 @@ def _column(path: Path, column: str) -> dict[str, str]:
             if missing := [each for each in (FILE, column) if each not in header]:
                 raise TorchcapsError(
                     f"{path} has no column {missing[0]!r}; its columns, with commas between, are: "
-                    f"{', '.join(header)}."
+                    f"{', '.join(header)[:MOST_OF_HEADER]}."
                 )
             for row in table:
                 # A row may be short.
@@ -105,8 +107,8 @@ def _column(path: Path, column: str) -> dict[str, str]:
                 file = file.replace("\\", "/").removeprefix("./")
                 if found.setdefault(file, group) != group:
                     raise TorchcapsError(
-                        f"{path} says that {file} is of group {found[file]!r} and of {group!r}; a "
-                        f"picture has one group."
+                        f"{path} says that {short(file)} is of group {short(found[file])} and of "
+                        f"{short(group)}; a picture has one group."
                     )
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TorchcapsError(
