@@ -108,3 +108,38 @@ def test_iterations_decide_how_many_trees_there_are():
     assert f"has {keys[1]:.0f} trees, with three {keys[2]:.0f}, and with ten {keys[9]:.0f}" in text
     assert f"on {min(right):.1f} to {max(right):.1f} % of the test images" in text
     assert f"from 0 to {max(means('polarisation')):.3f}" in text
+
+
+@pytest.mark.parametrize("page", ["what-entropy-measures", "scale-and-ablations"])
+def test_a_page_has_the_numbers_of_its_picture(page):
+    """Every row of the picture in a row of the table, with its interval; in 700 words at most."""
+    text, drawn = (
+        (FOLDER / f"{page}.{kind}").read_text(encoding="utf-8") for kind in ("md", "svg")
+    )
+    interval = r"(−?[\d.]+ \[−?[\d.]+, −?[\d.]+\])"
+    found = re.findall(f">{interval}", drawn)
+    assert len(found) >= 7
+    assert re.findall(rf"\| {interval}", text) == found
+    points = re.findall(r"bit, (−?[\d.]+) points<", drawn)
+    assert re.findall(rf"\| {interval} \| (−?\d+\.\d) \|", text) == [
+        *zip(found, points, strict=False)
+    ]
+    assert len(text.split()) <= 700
+
+
+def test_what_the_scale_kills_dies_with_routing_and_without():
+    """All hidden capsules but those of a layer or two, from small weights; none from large ones."""
+    records = read_records(ROOT / "evidence", study="deep-scale").values()
+    deep = [each.recipe["options"] | {"seeds": each.seeds} for each in records]
+    deep = [each for each in deep if each.get("widths", "").count(",") == 8]
+    assert len(deep) == 4
+    for each in deep:
+        dead = [[seed.values[f"cds.{k}"] for k in range(1, 10)] for seed in each["seeds"]]
+        small = each.get("weight_std") == 0.1
+        assert {layer[2:] == [16.0] * 7 if small else not any(layer) for layer in dead} == {True}
+    shared = read_records(ROOT / "evidence", study="shared-scale").values()
+    alive = {
+        each.recipe["options"].get("normalise", "mean"): each.values("capsules_alive.1")
+        for each in shared
+    }
+    assert alive == {"mean": [4608.0] * 3, "softmax": [0.0] * 3}

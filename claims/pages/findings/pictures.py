@@ -9,6 +9,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -17,8 +18,11 @@ from torchcaps._paths import write_whole
 from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
 from torchcaps.ops.routing.dynamic import Detach
 from torchcaps.study import mean_interval, read_records
+from torchcaps.study.intervals import Interval
+from torchcaps.study.record import Record
 from torchcaps_claims import claims, find_claim
 from torchcaps_claims.judges.evidence import Evidence
+from torchcaps_claims.said import interval
 from torchcaps_claims.sizes import parameters_of
 from torchcaps_claims.svg import Dot, Line, draw_dots, draw_lines
 
@@ -49,6 +53,8 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "sizes.svg", sizes()
     yield "no-routing.svg", no_routing()
     yield "three-sums.svg", three_sums()
+    yield "what-entropy-measures.svg", what_entropy_measures()
+    yield "scale-and-ablations.svg", scale_and_ablations()
 
 
 def bias_of_em() -> str:
@@ -457,6 +463,63 @@ def _polarisation(iterations: int, seed: int) -> float:
     (last,) = dynamic_routing(votes, iterations=iterations, keep="last").steps
     entropy = torch.special.entr(last.coupling).sum(-1).mean().item()
     return 1 - entropy / math.log(10)
+
+
+# What is changed, the record with it and the one without; every row is of the same seeds.
+TREES = (
+    ("1 iteration for 3", "9a31bc9f9ac7", "012de5bdd24a"),
+    ("2 iterations for 3", "6ee5aa989e0f", "012de5bdd24a"),
+    ("4 iterations for 3", "7d727e6a6688", "012de5bdd24a"),
+    ("10 iterations for 3", "587c98f5e361", "012de5bdd24a"),
+    ("pruned by LOBSTER", "3ed6d8756bf2", "320aed6adc4a"),
+    ("90 % pruned by magnitude", "d7dc5ba32e90", "320aed6adc4a"),
+    ("90 % random masks", "abe77364f748", "320aed6adc4a"),
+    ("90 % masked, not trained on", "1112a136fe93", "320aed6adc4a"),
+)
+ABLATIONS = (
+    ("routing for votes averaged, CapsNet", "486f440ac040", "7ec7b0a6e443"),
+    ("routing for even couplings, CapsNet", "486f440ac040", "17f9e1c1acd3"),
+    ("a bias for none, 5 layers", "2fbf741604cb", "1e7b52b9b0ec"),
+    ("a bias for an odd bias, 5 layers", "2fbf741604cb", "b0674ed956df"),
+    ("routing for none, 9 layers, N(0, 0.1²)", "7da57ec1c950", "f0afcd83fc31"),
+    ("routing for none, 9 layers, N(0, 1)", "8db993e39df4", "c44d84c27deb"),
+    ("N(0, 1) for N(0, 0.1²), 9 layers, no routing", "c44d84c27deb", "f0afcd83fc31"),
+)
+
+
+def what_entropy_measures() -> str:
+    """By how much each change moves the entropy of trees, with what it does to accuracy."""
+    rows = []
+    for says, of, less in TREES:
+        found = _gap("entropy+K11", of, less)
+        right = interval(_gap("accuracy", of, less)._replace(low=None, high=None))
+        rows.append(Dot(says, *found[:3], f"{interval(found)} bit, {right} points"))
+    masked = _gap("entropy_at_chosen_levels", "1112a136fe93", "1112a136fe93", "entropy+K11")
+    rows.append(Dot("the same on chosen levels", *masked[:3], f"{interval(masked)} bit"))
+    return draw_dots(rows, label="change of entropy, bit", low=-10, high=10, mark=0)
+
+
+def scale_and_ablations() -> str:
+    """What an ablation gains where it moves the scale too, and where the scale is kept."""
+    rows = []
+    for says, of, less in ABLATIONS:
+        found = _gap("accuracy", of, less)
+        rows.append(Dot(says, *found[:3], interval(found)))
+    return draw_dots(rows, label="gain in accuracy, points", low=-10, high=100, mark=0)
+
+
+@cache
+def _records() -> dict[str, Record]:
+    return read_records(HERE.parents[2] / "evidence")
+
+
+def _gap(name: str, of: str, less: str, less_name: str = "") -> Interval:
+    """By how much a statistic of one record lies above that of another, seed by seed."""
+    high, low = (
+        {seed.seed: seed.values[key] for seed in _records()[record].seeds if key in seed.values}
+        for record, key in ((of, name), (less, less_name or name))
+    )
+    return mean_interval([value - low[seed] for seed, value in high.items() if seed in low])
 
 
 if __name__ == "__main__":
