@@ -203,8 +203,8 @@ def _measured(measures: Mapping[str, Any]) -> dict[str, Interval]:
     for name in (ACCURACY, *MEASURES):
         each = measures.get(name, {})
         if each.get("value") is not None:
-            ends = [100 * x for x in each["interval"] or ()] or [None, None]
-            found[name] = Interval(100 * each["value"], *ends, 1)
+            low, high = [100 * x for x in each["interval"] or ()] or [None, None]
+            found[name] = Interval(100 * each["value"], low, high, 1)
     return found
 
 

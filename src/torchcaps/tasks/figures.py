@@ -156,7 +156,8 @@ def _places(trained: Trained, pixels: Tensor, out: Output, said: Tensor) -> Tens
                 maps = maps.detach().requires_grad_()
                 strength = (lengths(network.primary(maps)) * coupling).sum()
             (slope,) = torch.autograd.grad(strength, maps)
-            return (maps * slope).sum(1).clamp(min=0).detach().cpu()
+            places: Tensor = (maps * slope).sum(1).clamp(min=0)
+            return places.detach().cpu()
     return saliency_grid(out.trace, said, n_classes=n_classes)
 
 
