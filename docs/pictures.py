@@ -29,7 +29,9 @@ DEMO = Path("torchcaps-demo/report.html")
 def keep(page: Page, name: str, width: int, height: int) -> None:
     """Write what the window shows, in few colours."""
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((width, height))
-    image.quantize(192, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+    image.quantize(192, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        HERE / name, optimize=True
+    )
 
 
 def main(report: Path) -> None:
