@@ -1,7 +1,6 @@
 """The application: every command, in the order in which --help lists them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -15,26 +14,23 @@ from torchcaps.cli.listed import COMMANDS
 MOST_TOLD = 300
 
 
-@contextmanager
-def _told_shortly() -> Iterator[None]:
+def _told_shortly(read: Callable[..., Any]) -> Callable[..., Any]:
     """Typer keeps the class of its errors to itself, and repeats whole what it does not know."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(said := vars(error).get("message"), str):
-            said = printable(said)
-            vars(error)["message"] = said if len(said) <= MOST_TOLD else f"{said[:MOST_TOLD]}…"
-        raise
+
+    def told(*given: Any) -> Any:
+        try:
+            return read(*given)
+        except Exception as error:
+            if isinstance(said := vars(error).get("message"), str):
+                vars(error)["message"] = printable(said[:MOST_TOLD]) + "…" * (len(said) > MOST_TOLD)
+            raise
+
+    return told
 
 
 class _Commands(TyperGroup):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with _told_shortly():
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _told_shortly():
-            return super().invoke(ctx)
+    parse_args = _told_shortly(TyperGroup.parse_args)
+    invoke = _told_shortly(TyperGroup.invoke)
 
 
 app = typer.Typer(

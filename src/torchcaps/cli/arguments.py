@@ -249,9 +249,9 @@ class MeasureCommand(TyperCommand):
             return super().parse_args(ctx, args)
         # Typer keeps the class of this error to itself.
         except Exception as error:
-            left_over = "unexpected extra argument" in str(getattr(error, "message", ""))
-            if left_over and any(word.partition("=")[0] == "--measure" for word in words):
-                said = str(getattr(error, "message", "")).rstrip(".")
+            said = str(getattr(error, "message", "")).rstrip(".")
+            is_measure = any(word.partition("=")[0] == "--measure" for word in words)
+            if is_measure and "unexpected extra argument" in said:
                 raise TorchcapsError(
                     f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
                     f"--measure dynamics,activity."

@@ -6,7 +6,7 @@ import traceback
 from typing import NamedTuple
 
 from torchcaps._extras import MissingExtra
-from torchcaps.errors import Interrupted, TorchcapsError, short
+from torchcaps.errors import Interrupted, TorchcapsError
 
 # Longer than any path that someone types: a number of 5,000 digits is not said to its end.
 LONG_WORD, BEGINNING = re.compile(r"\S{500,}"), 100
@@ -19,14 +19,11 @@ class Failure(NamedTuple):
 
 def failure_of(error: Exception) -> Failure | None:
     """How a command ends that raised an error; None for a fault of torchcaps."""
+    sentence = LONG_WORD.sub(lambda word: f"{word[0][:BEGINNING]}…", str(error))
     if isinstance(error, TorchcapsError):
-        sentence = LONG_WORD.sub(lambda word: f"{word[0][:BEGINNING]}…", str(error))
         return Failure(130 if isinstance(error, Interrupted) else 2, sentence)
     if isinstance(error, OSError):
-        what = str(error)
-        if isinstance(error.filename, str):
-            what = what.replace(repr(error.filename), short(error.filename))
-        return Failure(2, f"{what}; is the path right, may it be written, is there room?")
+        return Failure(2, f"{sentence}; is the path right, may it be written, is there room?")
     if isinstance(error, MissingExtra):
         return Failure(2, str(error))
     if _is_out_of_memory(error):
