@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import torchcaps as tc
 from registries import as_before
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -49,8 +50,25 @@ def test_what_the_tree_tutorial_says_is_what_it_prints(monkeypatch, tmp_path, ca
     of_all = dict(re.findall(r"(routed|even) if all parts led to the object: (\S+)", printed))
     assert float(edges["even"]) == 0
     assert 0.5 < float(edges["routed"]) < float(of_all["routed"])
-    fall = {row.by: row.fall for row in names["use"].couplings}
-    assert fall["mean"] < 0.1 < 0.8 < fall["other"]
+    fall = {row.by: row for row in names["use"].couplings}
+    assert fall["mean"].fall == pytest.approx(0.05)
+    assert fall["mean"].interval[0] > 0
+    assert fall["same class"].fall == 0
+    assert fall["other"].fall > 0.8
+
+
+@pytest.mark.slow
+def test_over_all_test_images_the_network_uses_its_tree_a_little():
+    network = tc.create_model("mitterreiter_5x16", pretrained="part-whole")
+    every = tc.data.load("part-whole", split="test").batch(slice(None))
+    use = tc.analysis.causal_use(
+        network, every.pixels, every.labels, layers=["all layers"], batch_size=200
+    )
+    found = {
+        row.by: [100 * row.fall, *(100 * end for end in row.interval)] for row in use.couplings
+    }
+    assert found["mean"] == pytest.approx([4.4, 3.3, 5.5], abs=0.05)
+    assert found["uniform"] == pytest.approx([5.5, 4.2, 6.8], abs=0.05)
 
 
 @pytest.mark.slow
