@@ -28,7 +28,7 @@ def root(tmp_path_factory) -> Path:
 
 LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1, "--batch-size", 16]
 LINE += ["--option", "decoder=false", "--class-weights", "1,5"]
-LINE += ["--select-by", "auroc", "--set", "keep=best"]
+LINE += ["--select-by", "auroc", "--set", "keep=best", "--set", "validation_share=0.5"]
 
 
 def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Call) -> None:
