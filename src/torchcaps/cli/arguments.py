@@ -134,21 +134,17 @@ OF_RECIPE: dict[str, Any] = {
 def takes_recipe(does: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that make a recipe, in the place of `given`, by which it has what
     came of them."""
-    parameters: dict[str, inspect.Parameter] = {}
-    for name, each in inspect.signature(does).parameters.items():
-        one = {name: each.annotation} if name != "given" else OF_RECIPE
-        for option, kind in one.items():
-            default = each.default if one is not OF_RECIPE else None
-            parameters[option] = inspect.Parameter(
-                option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-            )
+    only = inspect.Parameter.KEYWORD_ONLY
+    table = [inspect.Parameter(k, only, default=None, annotation=x) for k, x in OF_RECIPE.items()]
+    own = [x.replace(kind=only) for x in inspect.signature(does).parameters.values()]
+    parameters = [x for each in own for x in (table if each.name == "given" else [each])]
 
     @wraps(does)
     def call(**words: Any) -> None:
         does(given={name: words.pop(name) for name in OF_RECIPE}, **words)
 
-    vars(call)["__signature__"] = inspect.Signature([*parameters.values()])
-    call.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
     return call
 
 

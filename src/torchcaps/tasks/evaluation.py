@@ -157,12 +157,10 @@ class Evaluation:
 
     def text(self) -> str:
         """Say the same for people."""
-        numbers, over = self.numbers(), "Wilson interval"
+        numbers, line = self.numbers(), self.commonest
         kind = f"{self.split} images" if self.split else "images"
         grid = "" if self.levels is None else f", couplings on {in_words(self.levels)} levels"
-        line = self.commonest
-        if self.groups is not None:
-            over = "interval over groups"
+        over = "Wilson interval" if self.groups is None else "interval over groups"
         varies = f"no interval: {self.measures.accuracy.why}"
         if self.interval is not None:
             varies = "95 % {} {:.2%} to {:.2%}".format(over, *self.interval)
