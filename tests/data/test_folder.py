@@ -317,12 +317,11 @@ BAD = {
     ),
     "slices": (
         lambda root: pages(root / "cat" / "x.tif"),
-        "x.tif: it holds several pages, where a picture is one; save the page that is meant as a "
-        "file of its own.",
+        "x.tif: it holds several pages; save each as a file of its own.",
     ),
     "moving": (
         lambda root: pages(root / "cat" / "x.webp"),
-        "x.webp: it holds several pages, where a picture is one;",
+        "x.webp: it holds several pages;",
     ),
 }
 

@@ -10,8 +10,6 @@ from torchcaps.errors import TorchcapsError, short
 
 TABLE = re.compile(r"(.+\.csv):(.+)", re.IGNORECASE)
 FILE = "file"
-# Letters of the names of columns that an error lists.
-MOST_OF_HEADER = 1000
 
 
 def check_named(by: object) -> None:
@@ -99,7 +97,7 @@ def _column(path: Path, column: str) -> dict[str, str]:
             if missing := [each for each in (FILE, column) if each not in header]:
                 raise TorchcapsError(
                     f"{path} has no column {missing[0]!r}; its columns, with commas between, are: "
-                    f"{', '.join(header)[:MOST_OF_HEADER]}."
+                    f"{', '.join(header)[:1000]}."
                 )
             for row in table:
                 # A row may be short.

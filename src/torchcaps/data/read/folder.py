@@ -189,10 +189,7 @@ def _opened(path: Path) -> Iterator["ImageFile.ImageFile"]:
             with Image.open(path, formats=[FORMATS[path.suffix.lower()]]) as image:
                 # More is left of a TIFF, or of a moving picture; a telephone's JPEG has a preview.
                 if image.format != "MPO" and getattr(image, "is_animated", False):
-                    raise TorchcapsError(
-                        "it holds several pages, where a picture is one; save the page that is "
-                        "meant as a file of its own."
-                    )
+                    raise TorchcapsError("it holds several pages; save each as a file of its own.")
                 yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise TorchcapsError(

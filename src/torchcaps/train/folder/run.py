@@ -322,8 +322,7 @@ class Run:
         if self.check(recipe) != recipe or not self.is_done:
             return False
         check_digest(self.model_file)
-        check_digest(self.result_file)
-        return True
+        return bool(self.result())
 
     def check(self, recipe: Recipe) -> Recipe | None:
         """Make sure that the folder is free, or holds this recipe for at most as many epochs; the
