@@ -51,6 +51,8 @@ NEEDED += ("filelock", "PIL", "pytest", "hypothesis")
 NETWORKS = ("mitterreiter_5x16", "capsnet", "efficient_capsnet", "gamma_capsnet", "deepcaps")
 NETWORKS += ("matrix_capsnet", "tsai_inverted_simple_c10", "tsai_inverted_resnet_c10", "resnet18")
 NETWORKS += ("efficient_convnet",)
+# Sixteen networks at once: as one by vmap; in turn, and in as many processes.
+MANY = ("stacked", "many")
 PARTS = ("ceilings", "tests", "networks", "fit", "many", "compiled", "queue")
 QUEUE = tomllib.loads((ROOT / "benchmarks" / "gpu_queue.toml").read_text(encoding="utf-8"))
 # Studies side by side, and the networks that each trains at once, of so many cores.
@@ -161,7 +163,7 @@ class Work:
             Part("tests", tuple(TESTS), 120, 10, self.tests),
             Part("networks", tuple(f"networks/{x}" for x in networks), 90, 10, self.steps),
             Part("fit", tuple(f"fit/{x}" for x in networks[:2]), 30, 5, self.steps),
-            Part("many", ("many/mitterreiter_5x16",), 60, 5, self.steps),
+            Part("many", tuple(f"{x}/mitterreiter_5x16" for x in MANY), 75, 5, self.steps),
             Part("compiled", tuple(f"compiled/{x}" for x in networks), 45, 5, self.steps),
             Part("queue", queue, math.inf, 10, self.queue),
         ]
