@@ -15,18 +15,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from torchcaps import create_model
-from torchcaps.data import Batch
+from torchcaps.data import Batch, ImageSet
 from torchcaps.models import list_models
 from torchcaps.models.limits import without_memory
 from torchcaps.train import make_recipe
 from torchcaps.train import update as of_update
+from torchcaps.train.batches import Batches
 from torchcaps.train.captured import Captured, why_not
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Loss, Optimiser, Precision, Schedule
 from torchcaps.train.update import Rows, Update
 
-CUDA = torch.device("cuda")
+CUDA, META = torch.device("cuda"), torch.device("meta")
 SCHEDULES = {
     "constant": {},
     "steps": {"milestones": [1], "decay": 0.5},
@@ -168,6 +169,24 @@ class Still:
 
 def device_of(value):
     return value[3] if isinstance(value, tuple) else None
+
+
+def test_an_epoch_of_batches_is_made_where_images_lie():
+    """But for their order, which is drawn on a processor and goes there once."""
+    here = ImageSet("noise", torch.zeros(20, 1, 8, 8).byte(), torch.arange(20) % 2, ("a", "b"))
+    # Not by `to`, which looks at the labels once more.
+    vars(here).update(images=here.images.to(META), labels=here.labels.to(META))
+    batches = Batches(here, 8, seed=0, device=META)
+    for epoch in range(2):
+        batches.sampler.set_epoch(epoch)
+        with Recorded() as made:
+            assert [len(batch.labels) for batch in batches] == [8, 8, 4]
+        met = [{*map(device_of, flat)} - {None} for _, *flat in made.calls]
+        assert {"meta"} in met
+        assert {"cpu", "meta"} not in met
+        (_, moved), *others = [call[:2] for call in made.calls if META in call]
+        assert not others
+        assert moved[0] == (20,)
 
 
 def test_what_is_not_captured_is_listed(monkeypatch):
