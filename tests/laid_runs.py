@@ -49,6 +49,17 @@ def lay_run(folder, result=None, *, network=None, seen="abc", **fields):
     return run
 
 
+def rows(run):
+    """What epochs told, but for how long they took."""
+    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
+
+
+def contents(folder):
+    """Every file of a folder, and when it was changed."""
+    files = (file for file in folder.iterdir() if file.is_file())
+    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+
 def assert_readable(folder):
     """Every file that is not marked as partial can be read whole."""
     for file in folder.iterdir():

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from laid_runs import few_numbers
-from torchcaps.data import SOURCES
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.loop import Loop
@@ -120,9 +119,7 @@ RECIPE = make_recipe(
 )
 
 
-@pytest.fixture(autouse=True)
-def _few_numbers(monkeypatch):
-    monkeypatch.setitem(SOURCES, "sign", few_numbers)
+DATA = {"sign": few_numbers}
 
 
 def test_they_are_zero_while_a_network_is_trained(tmp_path, monkeypatch):

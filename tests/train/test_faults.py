@@ -25,15 +25,15 @@ from faulty_disk import (
     sentence_of,
 )
 from laid_runs import assert_readable, tiny_images
-from torchcaps.data import SOURCES
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.folder import environment
 
+DATA = {"tiny": tiny_images(24, size=20)}
+
 
 @pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
+def _without_git() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny_images(24, size=20))
         # git is slow, and has nothing to do with the disk of a run.
         patch.setattr(environment, "_commit_of", lambda source: "0a1b2c3d4e5f")
         yield

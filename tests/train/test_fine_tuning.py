@@ -9,15 +9,11 @@ from PIL import Image
 import torchcaps as tc
 from error_text import text_of
 from laid_runs import tiny_images
-from torchcaps.data import by_name
 from torchcaps.errors import Interrupted
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.first_weights import check_unseen
 
-
-@pytest.fixture(autouse=True)
-def _few(monkeypatch):
-    monkeypatch.setitem(by_name.SOURCES, "few", tiny_images(60))
+DATA = {"few": tiny_images(60)}
 
 
 def recipe(**fields):

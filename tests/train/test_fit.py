@@ -24,7 +24,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from error_text import text_of
-from laid_runs import assert_readable
+from laid_runs import assert_readable, contents, rows
 from torchcaps._ctrl_c import interrupt
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import (
@@ -123,12 +123,13 @@ class Crash(BaseException):
     """Nothing catches it, as nothing catches a pulled plug."""
 
 
+DATA = {"tiny": tiny}
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
+def _as_before() -> Iterator[None]:
     interrupt = signal.getsignal(signal.SIGINT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
+    yield
     signal.signal(signal.SIGINT, interrupt)
 
 
@@ -137,14 +138,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that nothing disturbed."""
     torch.manual_seed(1)
     return fit(recipe(), tmp_path_factory.mktemp("whole"))
-
-
-def rows(run: Run) -> list[dict]:
-    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
-
-
-def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
 
 
 def assert_same(found: Run, expected: Run) -> None:

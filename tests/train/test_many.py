@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from laid_runs import rows
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.train import Run, fit, fit_many, make_recipe
@@ -35,20 +36,12 @@ RECIPES = [
         **COMMON,
     ),
 ]
-
-
 del SOURCES["tiny"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def tiny():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", made)
-        yield
+DATA = {"tiny": made}
 
 
 @pytest.fixture(scope="module")
-def alone(tiny, tmp_path_factory):
+def alone(tmp_path_factory):
     """Each trained by itself."""
     folders = [tmp_path_factory.mktemp("alone") for _ in RECIPES]
     return [fit(recipe, out) for recipe, out in zip(RECIPES, folders, strict=True)]
@@ -60,11 +53,7 @@ def check_equal(runs, alone):
         assert found.keys() == weights.keys()
         for name, weight in weights.items():
             assert torch.equal(found[name], weight), name
-        rows, wanted = (
-            [{k: v for k, v in row.items() if k != "seconds"} for row in each.metrics()]
-            for each in (run, expected)
-        )
-        assert rows == wanted
+        assert rows(run) == rows(expected)
         one, other = ({**each.result(), "seconds_of_last_stretch": 0} for each in (run, expected))
         assert one == other
 

@@ -41,9 +41,7 @@ class Plain(nn.Module):
         return tc.Output(self.twin(images.flatten(1)), "logits")
 
 
-@pytest.fixture(autouse=True)
-def _few(monkeypatch):
-    monkeypatch.setitem(by_name.SOURCES, "few", tiny_images(60))
+DATA = {"few": tiny_images(60)}
 
 
 def recipe(**fields):

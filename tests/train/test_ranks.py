@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import safetensors.torch
 import torch
 
 from error_text import text_of
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from laid_runs import rows
+from torchcaps.data import ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.ranks import Ranks, join
 
@@ -71,11 +72,7 @@ def tiny(split: str, root: object) -> ImageSet:
     return part_whole(split, SIZES[split], spec=PartWholeSpec(size=20))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
+DATA = {"tiny": tiny}
 
 
 def recipe() -> Recipe:
@@ -134,10 +131,6 @@ def by_srun(folder: Path) -> list[tuple[int, str]]:
     ]
     ended = [task.communicate(timeout=300)[1] for task in tasks]
     return [(task.returncode, err) for task, err in zip(tasks, ended, strict=True)]
-
-
-def rows(run: Run) -> list[dict]:
-    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import torch
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
+from laid_runs import contents
 from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
@@ -20,14 +21,6 @@ from torchcaps.train.folder.environment import _commit_of, commit, environment
 RUN = importlib.import_module("torchcaps.train.folder.run")
 ENVIRONMENT = importlib.import_module("torchcaps.train.folder.environment")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
-
-
-def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        file.name: (file.read_bytes(), file.stat().st_mtime_ns)
-        for file in folder.iterdir()
-        if file.is_file()
-    }
 
 
 def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) -> None:
@@ -101,17 +94,6 @@ def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) ->
     assert text_of(lambda: Run(tmp_path).check(other)).endswith(
         "; continue it with its own recipe, or choose another folder."
     )
-
-
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    before = contents(tmp_path)
-    with pytest.raises(TorchcapsError) as error:
-        Run(tmp_path).check(RECIPE)
-    assert str(error.value) == (
-        f"{tmp_path} is not empty and holds no run; nothing was touched: choose a new folder."
-    )
-    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("leftovers", [[], [".recipe.json.12.partial", "state.partial"]])

@@ -15,9 +15,7 @@ from torchcaps.train.start import initial_model
 NAMES = ["activity", "polarisation", "gradient-norms"]
 
 
-@pytest.fixture(autouse=True)
-def _tiny(monkeypatch):
-    monkeypatch.setitem(by_name.SOURCES, "tiny", tiny_images(48, size=20))
+DATA = {"tiny": tiny_images(48, size=20)}
 
 
 def recipe(**fields):
