@@ -4,7 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train.batches import Batches
 from torchcaps.train.loop import Loop
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.pruning import Prune, make_pruner
@@ -43,11 +44,7 @@ def tiny(split: str, root: object) -> ImageSet:
     return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
+DATA = {"tiny": tiny}
 
 
 def recipe(way: str | None, **changed: object) -> Recipe:
@@ -116,7 +113,6 @@ def differ_from_those_by_hand(run: Run, model: nn.Module, *, batches: int) -> fl
     settled = run.recipe
     training, _ = tiny("train", None).hold_out(share=0.1, seed=_seed_of_validation(settled))
     from torchcaps.ops import margin_loss
-    from torchcaps.train.batches import Batches
 
     for batch in itertools.islice(Batches(training, 16, seed=settled.seed), batches):
         margin_loss(model(batch.pixels).scores, batch.labels).backward()
@@ -166,7 +162,7 @@ def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached: bool
     asked: list[int] = []
     pruner: Any = make_pruner(settled, model)
     pruner.after_epoch = lambda epoch, loss: asked.append(epoch)
-    prune = Prune(pruner, settled, data, data, Ranks())
+    prune = Prune(pruner, data)
     loop: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2, model=model)
     prune.on_validation_start(loop)
     assert asked == ([] if is_reached else [2])
@@ -176,11 +172,12 @@ def test_lobster_goes_by_the_loss_that_is_logged() -> None:
     """Of the spread loss, with its whole margin from the first epoch on."""
     data, settled = tiny("train", None), recipe("lobster", loss="spread", spread_steps=500)
     model = initial_model(settled, data).eval()
-    prune: Any = Prune(make_pruner(settled, model), settled, data, data, Ranks())
+    prune: Any = Prune(make_pruner(settled, model), data)
+    loop = Loop(settled, model, Batches(data, 16), Batches(data, 16), ranks=Ranks())
     batch = data.batch(slice(None))
     with torch.no_grad():
         expected = loss_parts(settled, model(batch.pixels), batch, 500)["classification_loss"]
-    assert prune._loss(model) == pytest.approx(float(expected), rel=1e-5)
+    assert prune._loss(loop) == pytest.approx(float(expected), rel=1e-5)
 
 
 def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:
@@ -189,9 +186,10 @@ def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str,
     model = initial_model(settled, data)
     pruner = make_pruner(settled, model)
     assert pruner is not None
-    prune: Any = Prune(pruner, settled, data, data, Ranks(rank, ranks))
+    prune: Any = Prune(pruner, data)
     prune._gradients = lambda _: gradients(rank)
-    loop: Any = SimpleNamespace(model=model, device=torch.device("cpu"), global_step=0)
+    device = torch.device("cpu")
+    loop: Any = SimpleNamespace(device=device, global_step=0, ranks=Ranks(rank, ranks))
     prune.on_train_start(loop)
     return dict(model.state_dict())
 

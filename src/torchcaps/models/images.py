@@ -1,7 +1,9 @@
-"""What every network asks of the images it is given, and how it standardises them."""
+"""What every network asks of the images it is given, how it standardises them, and how it is
+asked."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +96,18 @@ def device_of(network: nn.Module) -> torch.device:
     """Where the weights of a network are; one without any is on the CPU."""
     weight = _a_weight(network)
     return torch.device("cpu") if weight is None else weight.device
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Every part of a network in evaluation mode, and then as it was."""
+    modes = {part: part.training for part in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
 
 def _mended(shape: torch.Size, expected: tuple[int, int, int]) -> str:

@@ -28,7 +28,7 @@ from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
 from torchcaps.layers.routing.base import has_argument
-from torchcaps.models.images import device_of
+from torchcaps.models.images import device_of, evaluating
 from torchcaps.models.own import as_given, as_network
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
@@ -197,11 +197,8 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
     if image is None:
         return []
     # Of one's own they may lie anywhere, but a trace has them.
-    was_training = network.training
-    device = device_of(network)
-    with torch.no_grad():
-        out = network.eval()(torch.full((1, *image), 0.5, device=device), keep="last")
-    network.train(was_training)
+    with torch.no_grad(), evaluating(network):
+        out = network(torch.full((1, *image), 0.5, device=device_of(network)), keep="last")
     return [layer.name for layer in out.trace]
 
 

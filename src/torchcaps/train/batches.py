@@ -162,6 +162,12 @@ class Batches:
         )
 
 
+def brought(batch: Batch, device: torch.device) -> Batch:
+    """A batch on a device."""
+    there = (each if each is None else each.to(device, non_blocking=True) for each in batch)
+    return Batch(*there)  # type: ignore[arg-type]
+
+
 def held_on(images: Images, device: torch.device) -> Images:
     """The images on a GPU, if at least half of its memory stays free; else where they are."""
     if device.type != "cuda":

@@ -204,7 +204,7 @@ class Going:
         )
         patience = recipe.patience
         watchers: list[Watcher | None] = [
-            None if pruner is None else Prune(pruner, recipe, training, validation, ranks),
+            None if pruner is None else Prune(pruner, training),
             ShowProgress(label, self.batches[0], recipe.select_by, beside=self.beside),
             Measures(self.batches[1].images),
             EpochClasses(ranks)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torchcaps._checks import check_count
 from torchcaps.analysis.shares import Commonest, commonest, constant_answer
 from torchcaps.data import Images
+from torchcaps.models.images import device_of, evaluating
 from torchcaps.train.answers import named_classes, present_classes
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import ClassMeasures, class_measures
@@ -94,20 +95,18 @@ def _shared(images: Images, ranks: Ranks, most: int) -> Batches:
 @torch.no_grad()
 def _answers(model: nn.Module, batches: Batches) -> _Answers:
     """What the network says of this rank's images."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    was_training = model.training
-    model.eval()
+    device = device_of(model)
     right, named, all_labels, scores = 0, torch.zeros((), dtype=torch.int64), [], []
     scores_are: ScoresAre = "logits"
     judged_by = batches.images.judged_by
-    for pixels, labels, _ in batches:
-        if batches.share:
-            out = model(pixels.to(device))
-            said = named_classes(out, labels, judged_by=judged_by).cpu()
-            right += int((said == present_classes(labels.cpu(), said.shape[-1])).all(-1).sum())
-            named = named + said.sum(0)
-            all_labels.append(labels.cpu())
-            scores.append(out.scores.float().cpu())
-            scores_are = out.scores_are
-    model.train(was_training)
+    with evaluating(model):
+        for pixels, labels, _ in batches:
+            if batches.share:
+                out = model(pixels.to(device))
+                said = named_classes(out, labels, judged_by=judged_by).cpu()
+                right += int((said == present_classes(labels.cpu(), said.shape[-1])).all(-1).sum())
+                named = named + said.sum(0)
+                all_labels.append(labels.cpu())
+                scores.append(out.scores.float().cpu())
+                scores_are = out.scores_are
     return _Answers(right, named, all_labels, scores, scores_are)

@@ -1,7 +1,7 @@
 """Epochs of training steps and of validation, and those who watch them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import Batch
+from torchcaps.models.images import evaluating
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
-from torchcaps.train.batches import Batches
+from torchcaps.train.batches import Batches, brought
 from torchcaps.train.captured import Captured, has_dropout, why_not
 from torchcaps.train.folder.state import RECIPE, write_state
 from torchcaps.train.frozen import eval_frozen
@@ -179,6 +180,13 @@ class Loop:
         shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
         return out, {f"{shown}_loss": loss, f"{shown}_accuracy": right}
 
+    def shown(self) -> Iterator[tuple[Batch, tuple[Output, dict[str, Tensor]], bool]]:
+        """Show the network every batch of validation; last whether it counts, as no stand-in
+        does."""
+        for batch in self.validation:
+            here = brought(batch, self.device)
+            yield here, self.validation_step(here), self.validation.share > 0
+
     def save(self, path: Path) -> None:
         """Write down all that is needed to go on."""
         write_state(self.state(), path)
@@ -242,7 +250,7 @@ class Loop:
             torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step, *parts))
             # Who looked at the network may have put the whole of it into training mode.
             eval_frozen(self.model, self.recipe.freeze)
-            self.training_step(self._here(batch), at)
+            self.training_step(brought(batch, self.device), at)
             self._tell(lambda each, at=at: each.on_train_batch_end(self, at))  # type: ignore[misc]
             self.has_trained = True
             if self.should_stop:
@@ -258,27 +266,18 @@ class Loop:
         with evaluating(self.model):
             self._tell(lambda each: each.on_validation_start(self))
             rows, counts = [], []
-            for batch in self.validation:
-                here = self._here(batch)
-                out, means = self.validation_step(here)
-                # A stand-in counts for nothing.
-                if self.validation.share:
+            for batch, (out, means), is_own in self.shown():
+                if is_own:
                     rows.append(torch.stack(list(means.values())))
-                    counts.append(len(here.labels))
+                    counts.append(len(batch.labels))
                     for each in self.watchers:
-                        each.on_validation_batch_end(self, out, here)
+                        each.on_validation_batch_end(self, out, batch)
             sums = Sums()
             for row, count in zip(torch.stack(rows).cpu().numpy(), counts, strict=True):
                 sums.add_row(means, row, count)
             self.metrics = self.over_ranks(sums).means()
             self._tell(lambda each: each.on_validation_epoch_end(self))
             self._tell(lambda each: each.on_validation_end(self))
-
-    def _here(self, batch: Batch) -> Batch:
-        there = (
-            each if each is None else each.to(self.device, non_blocking=True) for each in batch
-        )
-        return Batch(*there)  # type: ignore[arg-type]
 
     def over_ranks(self, sums: Sums) -> Sums:
         """The sums of all ranks together."""
@@ -288,15 +287,3 @@ class Loop:
                 before, of = together.get(name, (total.dtype.type(0), 0))
                 together[name] = before + total, of + count
         return together
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Every part of the network in evaluation mode, and then as it was."""
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode

@@ -2,6 +2,7 @@
 how much the couplings depend on the image; of a pruned network also how many parse trees it has."""
 
 import inspect
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
+from torchcaps.models.images import evaluating
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.update import Sums, parts
 
@@ -95,19 +97,17 @@ def seen_of_capsules(
     length: dict[str, list[Tensor]] = {}
     total: dict[str, Tensor] = {}
     index = torch.arange(min(IMAGES, len(images)))
-    was_training = model.training
-    model.eval()
-    for some in index.split(AT_ONCE):
-        trace = model(images.batch(some).pixels.to(device), keep="last").trace
-        if not trace:
-            break
-        for name, capsules in capsule_layers(trace):
-            length.setdefault(name, []).append(lengths(capsules).float())
-        for layer in trace:
-            coupling = last_coupling(layer).double()  # [b, *p, i, j]
-            sums = torch.stack([coupling.sum(0), coupling.square().sum(0)])
-            total[layer.name] = total.get(layer.name, torch.zeros_like(sums)) + sums
-    model.train(was_training)
+    with evaluating(model):
+        for some in index.split(AT_ONCE):
+            trace = model(images.batch(some).pixels.to(device), keep="last").trace
+            if not trace:
+                break
+            for name, capsules in capsule_layers(trace):
+                length.setdefault(name, []).append(lengths(capsules).float())
+            for layer in trace:
+                coupling = last_coupling(layer).double()  # [b, *p, i, j]
+                sums = torch.stack([coupling.sum(0), coupling.square().sum(0)])
+                total[layer.name] = total.get(layer.name, torch.zeros_like(sums)) + sums
     dead = {name: dead_capsules(torch.cat(each), Thresholds()) for name, each in length.items()}
     moving = {}
     for name, sums in total.items():
@@ -126,16 +126,10 @@ def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
         weight = getattr(layer, "weight", None)
         if isinstance(layer, DenseCapsules) and isinstance(weight, Tensor) and weight.ndim == 4:
             found[f"zero_blocks/{name}"] = float(zero_blocks(weight).double().mean())
-    was_training = model.training
-    model.eval()
-    try:
+    keys = None
+    # A network or a routing of one's own may not take `couple`: it costs numbers, and no training.
+    with evaluating(model), suppress(TorchcapsError):
         keys = _keys(model, images)
-    except TorchcapsError:
-        # A network or a routing of one's own may not take `couple`: that costs numbers, and no
-        # training.
-        keys = None
-    finally:
-        model.train(was_training)
     if keys is None:
         return found
     mean = sum(row.keys for row in keys.classes) / len(keys.classes)

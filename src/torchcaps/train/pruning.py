@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data import Batch, Images
+from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune import (
     Lobster,
@@ -23,16 +23,13 @@ from torchcaps.prune import (
     prunable,
     ramp,
 )
-from torchcaps.train.batches import Batches
+from torchcaps.train.batches import Batches, brought
 from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measures import of_trees
-from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import MASKS, seed_of
-from torchcaps.train.update import computing
-from torchcaps.train.weighing import weighed
 
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
@@ -63,11 +60,8 @@ class Prune(Watcher):
     It must come before what looks at the network after an epoch or saves it.
     """
 
-    def __init__(
-        self, pruner: Pruner, recipe: Recipe, training: Images, validation: Images, ranks: Ranks
-    ):
-        self.pruner, self.recipe, self.ranks = pruner, weighed(recipe, training), ranks
-        self.training, self.validation = training, validation
+    def __init__(self, pruner: Pruner, training: Images):
+        self.pruner, self.training = pruner, training
         self.has_masks = False
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,66 +82,50 @@ class Prune(Watcher):
                 "the state of this run holds no masks, so which weights are pruned is not known; "
                 "it is damaged: remove state.ckpt, and the run begins anew."
             )
-        self.pruner.before_training(lambda: self._shared(loop.model))
+        self.pruner.before_training(lambda: self._shared(loop))
 
     def on_validation_start(self, loop: Loop) -> None:
         if loop.should_stop:
             # Within an epoch it was accurate enough, and that is the network that is kept.
             return
-        self.pruner.after_epoch(loop.current_epoch, lambda: self._loss(loop.model))
+        self.pruner.after_epoch(loop.current_epoch, lambda: self._loss(loop))
 
     def on_validation_epoch_end(self, loop: Loop) -> None:
         masks = self.pruner.masks
-        measured = {"sparsity": masks.count / masks.size, **of_trees(loop.model, self.validation)}
+        trees = of_trees(loop.model, loop.validation.images)
+        measured = {"sparsity": masks.count / masks.size, **trees}
         for name, value in measured.items():
             loop.log(name, value)
 
     @torch.no_grad()
-    def _loss(self, model: nn.Module) -> float:
+    def _loss(self, loop: Loop) -> float:
         """The validation loss of the network as it is, as it would be logged."""
-        ranks, device = self.ranks, next(model.parameters()).device
-        batches = Batches(
-            self.validation, self.recipe.batch_size, rank=ranks.rank, ranks=ranks.count
-        )
-        was_training = model.training
-        model.eval()
         total = 0.0
-        for batch in batches:
-            if batches.share:
-                with computing(self.recipe.precision, device):
-                    parts = self._parts(model, batch, self.recipe.spread_steps)
-                is_total = self.recipe.validation_loss == "total"
-                found = sum(parts.values()) if is_total else parts["classification_loss"]
-                total += float(found) * len(batch.labels)
-        model.train(was_training)
-        return ranks.total(total) / len(self.validation)
+        for batch, (_, means), is_own in loop.shown():
+            if is_own:
+                loss, _ = means.values()
+                total += float(loss) * len(batch.labels)
+        return loop.ranks.total(total) / len(loop.validation.images)
 
-    def _shared(self, model: nn.Module) -> dict[str, Tensor]:
+    def _shared(self, loop: Loop) -> dict[str, Tensor]:
         """The mean over ranks, which all look at the same images. One's may differ by rounding from
         another's, and a weight that only one of them prunes would never be the same on both again.
         """
-        found = self._gradients(model)
-        return {name: self.ranks.mean(gradient) for name, gradient in found.items()}
+        return {name: loop.ranks.mean(found) for name, found in self._gradients(loop).items()}
 
-    def _gradients(self, model: nn.Module) -> Mapping[str, Tensor]:
+    def _gradients(self, loop: Loop) -> Mapping[str, Tensor]:
         """The mean gradient of the training loss over some batches, by the names of the weights.
         A copy of the network is asked, whose running means may move."""
-        model = copy.deepcopy(model).train()
+        model, recipe = copy.deepcopy(loop.model).train(), loop.update.recipe
         # As in every step.
-        eval_frozen(model, self.recipe.freeze)
-        size, how = self.recipe.batch_size, self.recipe.sampling
-        batches = Batches(self.training, size, seed=self.recipe.seed, sampling=how)
+        eval_frozen(model, recipe.freeze)
+        size, how = recipe.batch_size, recipe.sampling
+        batches = Batches(self.training, size, seed=recipe.seed, sampling=how)
         # Dropout draws, before the first step has set a seed.
-        torch.manual_seed(seed_of(self.recipe.seed, MASKS))
-        for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):
-            parts = self._parts(model, batch, step=0)
+        torch.manual_seed(seed_of(recipe.seed, MASKS))
+        for _, batch in zip(range(recipe.prune_batches), batches, strict=False):
+            here = brought(batch, loop.device)
+            parts = loss_parts(recipe, model(here.pixels, here.labels), here)
             torch.stack(list(parts.values())).sum().backward()
         weights = prunable(model)
         return {n: torch.zeros_like(w) if w.grad is None else w.grad for n, w in weights.items()}
-
-    def _parts(self, model: nn.Module, batch: Batch, step: int) -> dict[str, Tensor]:
-        device = next(model.parameters()).device
-        pixels, labels = batch.pixels.to(device), batch.labels.to(device)
-        shown = None if batch.parts is None else batch.parts.to(device)
-        out = model(pixels, labels)
-        return loss_parts(self.recipe, out, Batch(pixels, labels, shown), step)

@@ -16,7 +16,9 @@ from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.analysis.result import Result
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.images import evaluating
 from torchcaps.models.own import as_network
+from torchcaps.train.batches import brought
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measured_names import GRADIENTS
 from torchcaps.train.recipe import Recipe
@@ -61,22 +63,18 @@ class Sampled:
         device = next(model.parameters()).device
 
         def batch(some: Tensor) -> Batch:
-            pixels, labels, parts = self.images.batch(some)
-            parts = None if parts is None else parts.to(device)
-            return Batch(pixels.to(device), labels.to(device), parts)
+            return brought(self.images.batch(some), device)
 
-        was_training = model.training
-        model.eval()
         network = partial(as_network(model), keep=keep_for(names))
         kinds = [TRACE_MEASUREMENTS[name]() for name in names]
         batches = map(batch, index.split(AT_ONCE))
-        results = measure(network, batches, kinds) if kinds else ()
-        found: dict[str, Result] = dict(zip(names, results, strict=True))
-        if GRADIENTS in self.recipe.measure:
-            # Of as many images as an update goes by.
-            few = batch(index[: self.recipe.batch_size])
-            out = as_network(model)(few.pixels, few.labels, keep="last")
-            loss = torch.stack([*loss_parts(self.recipe, out, few, step).values()]).sum()
-            found[GRADIENTS] = gradient_norms(loss, out.trace)
-        model.train(was_training)
+        with evaluating(model):
+            results = measure(network, batches, kinds) if kinds else ()
+            found: dict[str, Result] = dict(zip(names, results, strict=True))
+            if GRADIENTS in self.recipe.measure:
+                # Of as many images as an update goes by.
+                few = batch(index[: self.recipe.batch_size])
+                out = as_network(model)(few.pixels, few.labels, keep="last")
+                loss = torch.stack([*loss_parts(self.recipe, out, few, step).values()]).sum()
+                found[GRADIENTS] = gradient_norms(loss, out.trace)
         return {name: json.loads(each.to_json()) for name, each in found.items()}

@@ -13,6 +13,7 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models import MODELS, create_model, load
 from torchcaps.models.files.trunk import FILES, take_trunk, trunk_of
+from torchcaps.models.images import device_of, evaluating
 from torchcaps.models.own import OWN, OwnNetwork
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
@@ -177,16 +178,12 @@ def named_class(model: nn.Module) -> dict[str, str]:
 @torch.no_grad()
 def _try(network: OwnNetwork, images: Images) -> None:
     """Two images, before anything is written down: what cannot be used is said now."""
-    was_training = network.training
-    network.eval()
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    pixels = images.batch(slice(0, 2)).pixels.to(device)
+    pixels = images.batch(slice(0, 2)).pixels.to(device_of(network))
     try:
-        network(pixels)
+        with evaluating(network):
+            network(pixels)
     except (RuntimeError, TypeError) as error:
         raise TorchcapsError(
             f"{type(network.module).__name__} does not take images of (channels, height, width) = "
             f"{images.image_shape} ({str(error).splitlines()[0][:150]}); was it made for others?"
         ) from None
-    finally:
-        network.train(was_training)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torchcaps._paths import path_of
-from torchcaps.data import Batch, Images, sample_of
+from torchcaps.data import Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
@@ -23,6 +23,7 @@ from torchcaps.tasks.examination.network import examine_network
 from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.tables import in_columns
 from torchcaps.tasks.trained import Own, check_fit
+from torchcaps.train.batches import brought
 from torchcaps.train.folder.run import Run
 from torchcaps.train.frozen import freeze
 from torchcaps.train.images import images_of
@@ -171,9 +172,7 @@ def examine(
     model = as_network(model)
     check_fit(model, training)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    batch = training.batch(sample_of(training, BATCH))
-    parts = None if batch.parts is None else batch.parts.to(device)
-    batch = Batch(batch.pixels.to(device), batch.labels.to(device), parts)
+    batch = brought(training.batch(sample_of(training, BATCH)), torch.device(device))
     findings = [
         *examine_machine(),
         *examine_images(recipe, training, load_test),

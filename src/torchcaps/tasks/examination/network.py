@@ -19,6 +19,7 @@ from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Routing, UniformRouting
+from torchcaps.models.images import evaluating
 from torchcaps.report.verdict import Sentence, about_tree
 from torchcaps.tasks.examination.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examination.machine import examine_memory
@@ -92,15 +93,12 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, 
         # Votes are stored for a routing with a hook. What it puts out, its layer does.
         if not isinstance(module, Routing)
     ]
-    modes = [(module, module.training) for module in model.modules()]
     try:
-        with torch.no_grad():
-            out: Output = model.eval()(batch.pixels, keep="last")
+        with torch.no_grad(), evaluating(model):
+            out: Output = model(batch.pixels, keep="last")
     finally:
         for hook in hooks:
             hook.remove()
-        for module, is_training in modes:
-            module.training = is_training
     if not bool(out.scores.isfinite().all()):
         text = (
             f"the weights are finite, but the output of {seen[0]} is not, the first to be so: look "
