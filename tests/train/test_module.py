@@ -53,10 +53,7 @@ def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
     training.log_dict = log_dict
     # Three images of two grey pixels each; labels 0, 0, 1.
     batch = Batch(torch.full((3, 1, 1, 2), 0.5), torch.tensor([0, 0, 1]))
-    found_by_step = getattr(training, step)(batch, 0)
-    # What all images together are measured by.
-    if step == "validation_step":
-        assert found_by_step["answers"].scores.shape == (3, 2)
+    getattr(training, step)(batch, 0)
     return found
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional
 
 from error_text import text_of
-from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.study import compare
 from torchcaps.study.own import own_study
@@ -20,7 +20,7 @@ from torchcaps.tasks.examination.doctor import examine
 from torchcaps.train import Run, Training, fit, loss_of, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.images import watched
-from torchcaps.train.loop import Loop
+from torchcaps.train.loop import Loop, validated
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.start import initial_model
 from torchcaps.train.weighing import weighed
@@ -37,11 +37,7 @@ def uneven(split: str, root: object = None) -> ImageSet:
     return replace(taken, class_names=images.class_names[:3], truth=None)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _uneven():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "uneven", uneven)
-        yield
+DATA = {"uneven": uneven}
 
 
 def recipe(**changed):
@@ -264,4 +260,5 @@ def test_a_trainer_of_ones_own_is_told_what_it_cannot_know():
         )
     own = Training(model, recipe(class_weights=[1, 2, 3]))
     batch = uneven("train").batch(slice(4))
-    assert own._measure(batch, 0)[1]["classification_loss"].isfinite()
+    _, found = validated(own.model, own.recipe, batch, judged_by="class")
+    assert found["validation_loss"].isfinite()

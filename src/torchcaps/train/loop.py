@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data import Batch
+from torchcaps.data import Batch, JudgedBy
 from torchcaps.models.images import evaluating
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
@@ -168,17 +168,9 @@ class Loop:
 
     def validation_step(self, batch: Batch) -> tuple[Output, dict[str, Tensor]]:
         """What the network says of a batch, and the means that are logged of it."""
+        update = self.update
         with computing(self.recipe.precision, self.device):
-            out = self.update.network(batch.pixels, batch.labels)
-            # By the same margin after every epoch, or losses could not be compared.
-            terms = loss_parts(self.update.recipe, out, batch, self.recipe.spread_steps)
-            right = is_correct(out, batch.labels, judged_by=self.update.judged_by).float().mean()
-            # A decoder makes the reconstruction of the class that the label names.
-            loss = terms["classification_loss"]
-            if self.recipe.validation_loss == "total":
-                loss = torch.stack(list(terms.values())).sum()
-        shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
-        return out, {f"{shown}_loss": loss, f"{shown}_accuracy": right}
+            return validated(update.network, update.recipe, batch, judged_by=update.judged_by)
 
     def shown(self) -> Iterator[tuple[Batch, tuple[Output, dict[str, Tensor]], bool]]:
         """Show the network every batch of validation; last whether it counts, as no stand-in
@@ -287,3 +279,19 @@ class Loop:
                 before, of = together.get(name, (total.dtype.type(0), 0))
                 together[name] = before + total, of + count
         return together
+
+
+def validated(
+    network: nn.Module, recipe: Recipe, batch: Batch, *, judged_by: JudgedBy
+) -> tuple[Output, dict[str, Tensor]]:
+    """What a network says of a batch of validation, and the means that are logged of it."""
+    out = network(batch.pixels, batch.labels)
+    # By the same margin after every epoch, or losses could not be compared.
+    terms = loss_parts(recipe, out, batch, recipe.spread_steps)
+    # A decoder makes the reconstruction of the class that the label names.
+    loss = terms["classification_loss"]
+    if recipe.validation_loss == "total":
+        loss = torch.stack(list(terms.values())).sum()
+    right = is_correct(out, batch.labels, judged_by=judged_by).float().mean()
+    shown = "validation" if recipe.validation_share else TRAINING_SAMPLE
+    return out, {f"{shown}_loss": loss, f"{shown}_accuracy": right}

@@ -12,12 +12,11 @@ from torchcaps.errors import Diverged, TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
 from torchcaps.train.frozen import eval_frozen, freeze
-from torchcaps.train.loop import TRAINING_SAMPLE
+from torchcaps.train.loop import validated
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor, slower_weights
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
-from torchcaps.types import Output
 
 
 class Training(lightning.LightningModule):
@@ -75,7 +74,10 @@ class Training(lightning.LightningModule):
         eval_frozen(self.model, self.recipe.freeze)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        _, parts, accuracy = self._measure(batch, self.global_step)
+        batch = _named(batch)
+        out = self.model(batch.pixels, batch.labels)
+        parts = loss_parts(self.recipe, out, batch, self.global_step)
+        accuracy = is_correct(out, batch.labels, judged_by=self.judged_by).float().mean()
         loss = torch.stack(list(parts.values())).sum()
         if not bool(loss.isfinite()):
             value = float(loss.detach())
@@ -84,20 +86,13 @@ class Training(lightning.LightningModule):
                 f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )
         measured = {"loss": loss, **(parts if len(parts) > 1 else {}), "accuracy": accuracy}
-        self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch[1]))
+        self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch.labels))
         return loss * self._counts_for(batch_idx)
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Output]:
-        # By the same margin after every epoch, or losses could not be compared.
-        out, parts, accuracy = self._measure(batch, self.recipe.spread_steps)
-        # A decoder makes the reconstruction of the class that the label names.
-        is_total = self.recipe.validation_loss == "total"
-        loss = torch.stack(list(parts.values())).sum() if is_total else parts["classification_loss"]
-        shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
-        measured = {f"{shown}_loss": loss, f"{shown}_accuracy": accuracy}
-        self.log_dict(measured, batch_size=len(batch[1]))
-        # For who measures all images together.
-        return {"answers": Output(out.scores, out.scores_are)}
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        batch = _named(batch)
+        _, measured = validated(self.model, self.recipe, batch, judged_by=self.judged_by)
+        self.log_dict(measured, batch_size=len(batch.labels))
 
     def configure_optimizers(self) -> Any:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -143,10 +138,7 @@ class Training(lightning.LightningModule):
         first = batch_idx - batch_idx % every
         return every / min(every, batches - first)
 
-    def _measure(self, batch: Batch, step: int) -> tuple[Output, dict[str, Tensor], Tensor]:
-        # A loader of somebody else's gives images and labels.
-        batch = batch if isinstance(batch, Batch) else Batch(*batch)
-        out = self.model(batch.pixels, batch.labels)
-        parts = loss_parts(self.recipe, out, batch, step)
-        right = is_correct(out, batch.labels, judged_by=self.judged_by)
-        return out, parts, right.float().mean()
+
+def _named(batch: Any) -> Batch:
+    """A loader of somebody else's gives images and labels."""
+    return batch if isinstance(batch, Batch) else Batch(*batch)
