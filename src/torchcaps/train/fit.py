@@ -32,7 +32,7 @@ from torchcaps.train.loggers import Logger
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.measures import Measures
 from torchcaps.train.own_code import imported_files
-from torchcaps.train.prepare import Prepared, check_call, prepare
+from torchcaps.train.prepare import Call, Prepared, check_call, prepare
 from torchcaps.train.pruning import Prune
 from torchcaps.train.ranks import Ranks, join
 from torchcaps.train.recipe import Recipe
@@ -92,21 +92,10 @@ def fit(
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
     with ExitStack() as held:
-        going = begin(
-            recipe,
-            out,
-            held,
-            Told(),
-            root=root,
-            own=own,
-            begin_with=begin_with,
-            label=label,
-            workers=workers,
-            time_budget=time_budget,
-            loggers=loggers,
-            model=model,
-            trunk=trunk,
+        call = Call(
+            recipe, out, root, own, begin_with, label, workers, time_budget, loggers, model, trunk
         )
+        going = begin(call, held, Told())
         if isinstance(going, Run):
             return going
         with going.told, apart(going.ranks):
@@ -115,50 +104,37 @@ def fit(
         return going.end()
 
 
-def begin(
-    recipe: Recipe,
-    out: str | os.PathLike[str],
-    held: ExitStack,
-    told: Told,
-    *,
-    root: str | os.PathLike[str] | None = None,
-    own: tuple[Images, Images] | None = None,
-    begin_with: str | os.PathLike[str] | None = None,
-    label: str | None = None,
-    workers: int = 0,
-    time_budget: float | None = None,
-    loggers: Sequence[Logger] = (),
-    model: nn.Module | None = None,
-    trunk: str | os.PathLike[str] | None = None,
-    beside: bool = False,
-) -> "Going | Run":
+def begin(call: Call, held: ExitStack, told: Told, *, beside: bool = False) -> "Going | Run":
     """Claim the folder while `held` is open, with all that training needs; a finished run is
     returned as it is.
 
-    Arguments are those of `fit`, spelled out for type checkers, and:
+    Arguments:
+        call: what `fit` was called with.
+        held: what is held until the run is over.
         told: is asked after each step whether to stop.
         beside: whether other runs train in this process at the same time.
     """
-    check_call(recipe, own, workers, time_budget)
-    until = None if time_budget is None else time.monotonic() + time_budget
-    check_own(recipe, model)
-    recipe, begins = with_digest_of_start(recipe, begin_with)
+    check_call(call)
+    own, model = call.own, call.model
+    until = None if call.time_budget is None else time.monotonic() + call.time_budget
+    check_own(call.recipe, model)
+    recipe, begins = with_digest_of_start(call.recipe, call.begin_with)
     ranks = join()
-    run = Run(path_of("out", out))
+    run = Run(path_of("out", call.out))
     run.check_imported()
     recipe = run.settled(recipe)
     is_finished = ranks.first_does(lambda: run.is_finished(recipe))
     if is_finished and own is None and model is None:
         return run
-    source = Source(recipe, run.root_or(root), own, begins)
+    source = Source(recipe, run.root_or(call.root), own, begins)
     if is_finished:
         _give_back(run, source, model)
         return run
     keeps_memory = keep_memory()
-    prepared = prepare(run, source, ranks, model=model, trunk=trunk, keeps_memory=keeps_memory)
+    prepared = prepare(run, source, ranks, call, keeps_memory=keeps_memory)
     state = ranks.first_does(lambda: _claim_folder(run, recipe, prepared, held))
     going = Going(run, source, ranks, prepared, state, told, beside=beside)
-    going.watch(label or recipe.model, workers, until, loggers)
+    going.watch(call, until)
     return going
 
 
@@ -191,18 +167,16 @@ class Going:
         recipe = source.recipe
         self.best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
 
-    def watch(
-        self, label: str, workers: int, until: float | None, loggers: Sequence[Logger]
-    ) -> None:
+    def watch(self, call: Call, until: float | None) -> None:
         """Lay out the batches, and say who watches the steps."""
         recipe, ranks, prepared = self.source.recipe, self.ranks, self.prepared
         validation, pruner = prepared.validation, prepared.pruner
         training = _changed(recipe, prepared.training)
         self.batches = tuple(
-            _batches(each, recipe, ranks, seed=seed, workers=workers)
+            _batches(each, recipe, ranks, seed=seed, workers=call.workers)
             for each, seed in ((training, recipe.seed), (validation, None))
         )
-        patience = recipe.patience
+        patience, label = recipe.patience, call.label or recipe.model
         watchers: list[Watcher | None] = [
             None if pruner is None else Prune(pruner, training),
             ShowProgress(label, self.batches[0], recipe.select_by, beside=self.beside),
@@ -214,7 +188,11 @@ class Going:
             None if patience is None else StopWithoutProgress(patience, recipe.select_by),
             self.best,
             SaveState(
-                self.run, until=until, loggers=loggers, sampled=prepared.sampled, told=self.told
+                self.run,
+                until=until,
+                loggers=call.loggers,
+                sampled=prepared.sampled,
+                told=self.told,
             ),
         ]
         self.watchers = [each for each in watchers if each is not None]

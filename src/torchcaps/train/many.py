@@ -15,6 +15,7 @@ from torchcaps._paths import path_of
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train.fit import Going, apart, begin
 from torchcaps.train.folder.run import Run
+from torchcaps.train.prepare import Call
 from torchcaps.train.ranks import join
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.told import Told
@@ -97,7 +98,7 @@ def outcomes(
         going: dict[int, tuple[Going, Iterator[None]]] = {}
         for index, call in enumerate(calls):
             try:
-                one = begin(held=held, told=told, beside=len(calls) > 1, **call)
+                one = begin(Call(**call), held, told, beside=len(calls) > 1)
             except Exception as error:
                 end(index, error)
                 continue

@@ -1,7 +1,7 @@
 """All that a run needs before its first step, made or refused."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.frozen import freeze
 from torchcaps.train.grouped import warn_of_groups
 from torchcaps.train.images import Source, images_tested_on, watched
+from torchcaps.train.loggers import Logger
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
@@ -34,6 +35,22 @@ from torchcaps.train.start import (
     take_frozen,
 )
 from torchcaps.train.weighing import weighed
+
+
+class Call(NamedTuple):
+    """What `fit` is called with."""
+
+    recipe: Recipe
+    out: str | os.PathLike[str]
+    root: str | os.PathLike[str] | None = None
+    own: tuple[Images, Images] | None = None
+    begin_with: str | os.PathLike[str] | None = None
+    label: str | None = None
+    workers: int = 0
+    time_budget: float | None = None
+    loggers: Sequence[Logger] = ()
+    model: nn.Module | None = None
+    trunk: str | os.PathLike[str] | None = None
 
 
 class Prepared(NamedTuple):
@@ -56,15 +73,7 @@ class Prepared(NamedTuple):
     about: Mapping[str, Any]
 
 
-def prepare(
-    run: Run,
-    source: Source,
-    ranks: Ranks,
-    *,
-    model: nn.Module | None,
-    trunk: str | os.PathLike[str] | None,
-    keeps_memory: bool,
-) -> Prepared:
+def prepare(run: Run, source: Source, ranks: Ranks, call: Call, *, keeps_memory: bool) -> Prepared:
     """Read the training images, make the network with its first weights, and check that they fit.
 
     Nothing is written, so that a recipe that cannot be trained leaves no folder behind.
@@ -81,12 +90,12 @@ def prepare(
     check_selectable(recipe.select_by, validation)
     check_updates(recipe, training)
     check_backbone(recipe, begins=source.begins is not None)
-    model = initial_model(recipe, training, model)
+    model = initial_model(recipe, training, call.model)
     made_new = take_start(model, source.begins)
     freeze(model, recipe.freeze, made_new=made_new)
     # A run that goes on has them in its state, one that begins with a network in that.
     begun = source.begins is not None and not is_without(model, made_new)
-    frozen = take_frozen(model, trunk, has_weights=begun or run.state_file.is_file())
+    frozen = take_frozen(model, call.trunk, has_weights=begun or run.state_file.is_file())
     pruner = make_pruner(recipe, model)
     sampled = Sampled(weighed(recipe, training), validation)
     sampled.try_on(model)
@@ -110,13 +119,9 @@ def prepare(
     )
 
 
-def check_call(
-    recipe: Recipe,
-    own: tuple[Images, Images] | None,
-    workers: int,
-    time_budget: float | None,
-) -> None:
+def check_call(call: Call) -> None:
     """Refuse a call that could only fail after a while."""
+    recipe, own, workers, time_budget = call.recipe, call.own, call.workers, call.time_budget
     if not isinstance(recipe, Recipe):
         raise TorchcapsError(
             f"fit takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
