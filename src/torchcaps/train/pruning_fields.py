@@ -1,14 +1,18 @@
 """What a recipe may say of pruning: which fields go with which way, and which shares make sense."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torchcaps.train.recipe import Recipe
 
 Prune = Literal["lobster", "magnitude", "mask_at_the_end", "random_masks", "snip"]
 # A share of the weights, or one for every epoch.
 Share = float | tuple[float, ...]
 
 
-def uses(way: Prune | None, to: Share | None) -> list[tuple[str, bool, str]]:
+def uses(recipe: "Recipe") -> list[tuple[str, bool, str]]:
     """For every field but `prune`: its name, whether it is of use, and what with."""
+    way, to = recipe.prune, recipe.prune_to
     ramps = way == "magnitude" and not isinstance(to, tuple)
     return [
         ("prune_to", way is not None, "prune"),
@@ -20,37 +24,28 @@ def uses(way: Prune | None, to: Share | None) -> list[tuple[str, bool, str]]:
     ]
 
 
-def check_pruning(
-    way: Prune | None,
-    to: Share | None,
-    *,
-    ramp: int,
-    epochs: int,
-    patience: int | None,
-    stop_at: float | None,
-    keep: str,
-    scope: str,
-) -> None:
+def check_pruning(recipe: "Recipe") -> None:
     """Refuse, by a ValueError, what would prune nothing, everything, or not in time."""
+    way, to, patience = recipe.prune, recipe.prune_to, recipe.patience
     if way is None:
         return
     if to is None and way != "lobster":
         raise ValueError(f'prune = "{way}" needs prune_to, the share of weights, for example 0.9')
     if to is not None:
         _check_shares(way, to)
-    if scope == "lamp" and way not in ("magnitude", "mask_at_the_end"):
+    if recipe.prune_scope == "lamp" and way not in ("magnitude", "mask_at_the_end"):
         raise ValueError(
             f'prune_scope = "lamp" compares magnitudes, which {way} does not look at; take '
             f'"network" or "layer"'
         )
     field = "prune_to" if isinstance(to, tuple) else "prune_ramp"
-    done = len(to) if isinstance(to, tuple) else ramp
-    if way == "magnitude" and done > epochs:
+    done = len(to) if isinstance(to, tuple) else recipe.prune_ramp
+    if way == "magnitude" and done > recipe.epochs:
         raise ValueError(
-            f"{field} ends after epoch {done}, but epochs is {epochs}; take more epochs or a "
-            f"shorter ramp, and leave epochs in which the remaining weights train on"
+            f"{field} ends after epoch {done}, but epochs is {recipe.epochs}; take more epochs or "
+            f"a shorter ramp, and leave epochs in which the remaining weights train on"
         )
-    if way == "magnitude" and stop_at is not None:
+    if way == "magnitude" and recipe.stop_at is not None:
         raise ValueError(
             f"stop_at could end training before {field} does, with less pruned than was asked for; "
             f"leave it out"
@@ -60,7 +55,7 @@ def check_pruning(
             f"patience = {patience} could end training before epoch {done}, when {field} ends, "
             f"with less pruned than was asked for; take a patience of {done} or more"
         )
-    if way in ("lobster", "magnitude") and keep == "best":
+    if way in ("lobster", "magnitude") and recipe.keep == "best":
         raise ValueError(
             f'keep = "best" could save an epoch before the pruning; take keep = "last" with prune '
             f'= "{way}"'

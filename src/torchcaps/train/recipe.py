@@ -264,7 +264,7 @@ class Recipe(BaseModel):
             # Classes would be evened out twice.
             ("class_weights", self.sampling != "balanced", 'sampling = "shuffled"'),
             ("focal_gamma", self.loss == "focal", 'loss = "focal"'),
-            *uses(self.prune, self.prune_to),
+            *uses(self),
             ("backbone_rate", "backbone" not in self.freeze, "a backbone that is trained"),
             ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
@@ -289,16 +289,7 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _pruning_that_can_be(self) -> Self:
-        check_pruning(
-            self.prune,
-            self.prune_to,
-            ramp=self.prune_ramp,
-            epochs=self.epochs,
-            patience=self.patience,
-            stop_at=self.stop_at,
-            keep=self.keep,
-            scope=self.prune_scope,
-        )
+        check_pruning(self)
         return self
 
     def by_validation(self) -> list[str]:
