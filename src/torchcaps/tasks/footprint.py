@@ -4,18 +4,15 @@ Fake tensors have a size and no memory. Every storage is counted from the operat
 until nobody holds it, those that autograd saves too. A process holds more than its tensors; these
 rules say how much, measured on Linux with glibc and oneDNN (benchmarks/records/estimate.json):
 
-code         what a first step loads of torch's libraries, whatever the network: LOADED; and of
-             oneDNN with the first convolution: LOADED again
-convolution  works on copies in a layout of its own: forward on its input, weight and output, then
-             copies the output back; backward for the gradient of either the same, and once more
-             the gradient of the input if it has a stride. Channels count in sixteens. With the
-             channels last it works on the tensors themselves, and copies those of another layout.
-heap         pieces from MAPPED_FROM bytes go back to the system when they are freed. Smaller ones
-             come from a heap that never fits exactly: it grows to HEAP times what comes and goes in
-             it, and stays. Parameters and the state of the optimiser stay where they are.
-kept heap    where freed memory is kept, all pieces come from the heap, which grows to 1.1 to 1.75
-             times what comes and goes in it, by no rule of ours: the same step differs by a third
-             from process to process. KEPT_HEAP is the middle.
+code       what a first step loads of torch's libraries, whatever the network: LOADED; and of
+           oneDNN with the first convolution: LOADED again
+maps       a convolution reads and writes copies of maps, but for those with the channels last
+heap       pieces from MAPPED_FROM bytes go back to the system when they are freed. Smaller ones
+           come from a heap that never fits exactly: it grows to HEAP times what comes and goes in
+           it, and stays. Parameters and the state of the optimiser stay where they are.
+kept heap  where freed memory is kept, all pieces come from the heap, which grows to 1.1 to 1.75
+           times what comes and goes in it, by no rule of ours: the same step differs by a third
+           from process to process. KEPT_HEAP is the middle.
 """
 
 import math
@@ -38,7 +35,6 @@ LOADED = 17 << 20
 MAPPED_FROM = 32 << 20
 HEAP = 1.75
 KEPT_HEAP = 1.35
-CHANNELS = 16
 
 aten = torch.ops.aten
 
@@ -98,16 +94,17 @@ class Footprint(TorchDispatchMode):
         if operator in flop_registry:
             self.flops += flop_registry[operator](*args, **kwargs, out_val=out)
         name = self._name(func)
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor):
+                self.hold(tensor, name)
+        lent = COSTS[operator](*args).workspace if operator in COSTS else 0
         if operator is aten.convolution:
-            self._convolve(name, args, out)
-        elif operator is aten.convolution_backward:
-            self._convolve_back(name, args, out)
-        made = [each for each in tree_leaves(out) if isinstance(each, Tensor)]
-        for tensor in made:
-            self.hold(tensor, name)
-        if operator in COSTS:
-            with self._borrowed(name, COSTS[operator](*args).workspace):
-                pass
+            self._loaded = 2 * LOADED
+            lent = 0 if _is_last(*args[:2]) else args[0].nbytes + out.nbytes
+        if lent:
+            piece = Piece(f"{name}, workspace", (), lent)
+            self._add(piece)
+            self._drop(piece)
         return out
 
     def hold(self, tensor: Tensor, name: str) -> None:
@@ -200,53 +197,6 @@ class Footprint(TorchDispatchMode):
         else:
             self._moving += size
 
-    @contextmanager
-    def _borrowed(self, name: str, *sizes: int) -> Iterator[None]:
-        """Count memory that an operator has for a while."""
-        lent = [Piece(f"{name}, workspace", (), size) for size in sizes if size]
-        for piece in lent:
-            self._add(piece)
-        try:
-            yield
-        finally:
-            for piece in lent:
-                self._drop(piece)
-
-    def _convolve(self, name: str, args: tuple[Any, ...], out: Tensor) -> None:
-        self._loaded = 2 * LOADED
-        image, weight = args[:2]
-        if _is_last(image, weight):
-            with self._borrowed(name, *_copies(image, weight)):
-                self.hold(out, name)
-            return
-        copy = _padded(out)
-        with self._borrowed(name, _padded(image), _padded(weight), copy):
-            pass
-        with self._borrowed(name, copy):
-            self.hold(out, name)
-
-    def _convolve_back(self, name: str, args: tuple[Any, ...], out: tuple[Any, ...]) -> None:
-        gradient, image, weight, _, stride = args[:5]
-        of_image, of_weight, _ = out
-        if _is_last(image, weight):
-            with self._borrowed(name, *_copies(gradient, image, weight)):
-                for tensor in (of_image, of_weight):
-                    if tensor is not None:
-                        self.hold(tensor, name)
-            return
-        if of_image is not None:
-            copy = _padded(image)
-            with self._borrowed(name, _padded(gradient), _padded(weight), copy):
-                pass
-            with self._borrowed(name, *(copy,) * (2 if max(stride) > 1 else 1)):
-                self.hold(of_image, name)
-        if of_weight is not None:
-            copy = _padded(weight)
-            with self._borrowed(name, _padded(gradient), _padded(image), copy):
-                pass
-            with self._borrowed(name, copy):
-                self.hold(of_weight, name)
-
 
 def _is_last(*tensors: Tensor) -> bool:
     """Whether a convolution takes all of them with their channels last, for one of them is so."""
@@ -256,14 +206,3 @@ def _is_last(*tensors: Tensor) -> bool:
         and not tensor.is_contiguous()
         for tensor in tensors
     )
-
-
-def _copies(*tensors: Tensor) -> list[int]:
-    """List the bytes of the tensors that are not so."""
-    return [_padded(tensor) for tensor in tensors if not _is_last(tensor)]
-
-
-def _padded(maps: Tensor) -> int:
-    """Count the bytes of maps [b, channel, …] or weights in the layout of a convolution."""
-    channels = max(1, maps.shape[1])
-    return maps.nbytes // channels * (-(-channels // CHANNELS) * CHANNELS)
