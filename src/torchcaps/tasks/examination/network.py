@@ -6,7 +6,6 @@ not to learn, not by those that were seen to.
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -123,26 +122,14 @@ def _floats(value: Any) -> Iterator[Tensor]:
             yield leaf
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """Scores of the classes, measured over images."""
-
-    are_lengths: bool
-    low: float
-    high: float
-    near_one: float  # share of lengths
-    change: float  # over images, relative to their size
-    numbers: dict[str, Any]
-    text: str
-
-
-def _measured(out: Output) -> _Scores:
+def _scores(out: Output, trained: bool) -> Diagnosis:
     scores = out.scores.float().cpu()
     low, high, mean = float(scores.min()), float(scores.max()), float(scores.mean())
+    # Over images, relative to their size.
     change = float(scores.std(0, correction=0).mean() / scores.abs().mean().clamp_min(1e-30))
-    lengths = out.scores_are == "lengths"
-    near_one = float((scores > SATURATED).float().mean()) if lengths and high <= 1.01 else 0.0
-    ends = (0.0, max(1.0, high)) if lengths else (low, max(high, low + 1e-6))
+    are_lengths = out.scores_are == "lengths"
+    near_one = float((scores > SATURATED).float().mean()) if are_lengths and high <= 1.01 else 0.0
+    ends = (0.0, max(1.0, high)) if are_lengths else (low, max(high, low + 1e-6))
     counts = scores.histc(10, *ends).int().tolist()
     numbers = {
         "scores_are": out.scores_are,
@@ -155,39 +142,34 @@ def _measured(out: Output) -> _Scores:
     }
     bars = "".join(BARS[-(-7 * count // max(counts))] for count in counts)
     text = (
-        f"class {'lengths' if lengths else 'logits'} {low:.2g} to {high:.2g}, mean {mean:.2g}, "
+        f"class {'lengths' if are_lengths else 'logits'} {low:.2g} to {high:.2g}, mean {mean:.2g}, "
         f"spread from {ends[0]:.2g} to {ends[1]:.2g} as {bars}"
     )
-    return _Scores(lengths, low, high, near_one, change, numbers, text)
-
-
-def _scores(out: Output, trained: bool) -> Diagnosis:
-    found = _measured(out)
 
     def diagnosis(verdict: Verdict, why: str) -> Diagnosis:
-        return Diagnosis("scores", verdict, f"{found.text}{why}.", found.numbers)
+        return Diagnosis("scores", verdict, f"{text}{why}.", numbers)
 
-    if found.are_lengths and found.high < SHORT:
+    if are_lengths and high < SHORT:
         return diagnosis(
-            "broken" if found.high < VANISHED else "look",
+            "broken" if high < VANISHED else "look",
             ": they have vanished, and the gradient nearly with them; what helps is larger weights "
             "below the classes (--option init=balanced or weight_std=… where `torchcaps models` "
             "lists it), a bias in the routing, or fewer layers",
         )
     odd, broken = TOO_MANY["after" if trained else "before"]
-    if found.near_one > odd:
+    if near_one > odd:
         return diagnosis(
-            "broken" if found.near_one > broken else "look",
-            f": {found.near_one:.0%} are saturated near one, where the squash has no gradient; "
+            "broken" if near_one > broken else "look",
+            f": {near_one:.0%} are saturated near one, where the squash has no gradient; "
             f"smaller weights below the classes, or inputs in [0, 1]",
         )
-    if not found.are_lengths and max(-found.low, found.high) > LOGITS:
+    if not are_lengths and max(-low, high) > LOGITS:
         return diagnosis(
             "look",
             ": so far apart that their probabilities are 0 or 1 and learn nothing; smaller "
             "weights, or inputs in [0, 1]",
         )
-    if len(out.scores) > 1 and found.change < UNMOVED:
+    if len(out.scores) > 1 and change < UNMOVED:
         return diagnosis(
             "look",
             ": they hardly depend on the image; what the lower layers tell is lost on the way",

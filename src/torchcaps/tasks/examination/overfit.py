@@ -3,7 +3,6 @@
 import copy
 import math
 import time
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -21,21 +20,11 @@ from torchcaps.train.seeds import STEP, seed_of
 LEARNT, STEPS = 16, 100
 
 
-@dataclass(frozen=True)
-class _Lesson:
-    """A few images, learnt by heart as far as it went."""
-
-    images: int
-    losses: list[float]
-    right: float
-    only_draws: bool
-    seconds: float
-    ran_out: bool
-
-
 def _learn_by_heart(
     model: nn.Module, recipe: Recipe, batch: Batch, judged_by: JudgedBy, seconds: float
-) -> _Lesson:
+) -> tuple[list[float], float, bool, bool]:
+    """Teach it a few images: every loss, the share that is right at the end, whether it only draws,
+    and whether time ran out."""
     parts = None if batch.parts is None else batch.parts[:LEARNT]
     few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
     model = copy.deepcopy(model).train()
@@ -64,37 +53,36 @@ def _learn_by_heart(
             torch.stack(list(terms.values())).sum().backward()
             optimiser.step()
             advance(1)
-    seconds = time.monotonic() - started
-    return _Lesson(len(few.labels), losses, right, only_draws, seconds, ran_out)
+    return losses, right, only_draws, ran_out
 
 
 def overfit(
     model: nn.Module, recipe: Recipe, batch: Batch, *, judged_by: JudgedBy, seconds: float
 ) -> Diagnosis:
     """Let it learn a few images by heart, as any network can that learns at all."""
-    lesson = _learn_by_heart(model, recipe, batch, judged_by, seconds)
-    first, last, steps = lesson.losses[0], lesson.losses[-1], len(lesson.losses) - 1
+    started = time.monotonic()
+    losses, right, drawn, ran_out = _learn_by_heart(model, recipe, batch, judged_by, seconds)
+    first, last, steps, images = losses[0], losses[-1], len(losses) - 1, len(batch.labels[:LEARNT])
     numbers = {
-        "images": lesson.images,
+        "images": images,
         "steps": steps,
-        "seconds": round(lesson.seconds, 1),
+        "seconds": round(time.monotonic() - started, 1),
         "first_loss": first,
         "last_loss": last if math.isfinite(last) else None,
-        "right": lesson.right,
+        "right": right,
     }
-    drawn = lesson.only_draws
     facts = (
-        f"{steps} steps at learning rate {recipe.learning_rate:g} on {lesson.images} images took "
+        f"{steps} steps at learning rate {recipe.learning_rate:g} on {images} images took "
         f"the loss{' of what is drawn' if drawn else ''} from {first:.3g} to {last:.3g}"
-        f"{'' if drawn else f', {lesson.right:.0%} right'}"
+        f"{'' if drawn else f', {right:.0%} right'}"
     )
     if numbers["last_loss"] is None:
         text = f"{facts}: it came apart; take a smaller learning rate."
         return Diagnosis("overfit", "broken", text, numbers)
     # Pixels are learnt later than classes, and a trained decoder has learnt most of them.
-    if last <= 0.9 * first if drawn else lesson.right == 1 or last <= first / 10:
+    if last <= 0.9 * first if drawn else right == 1 or last <= first / 10:
         return Diagnosis("overfit", "fine", f"{facts}: it can learn.", numbers)
-    if lesson.ran_out and steps < STEPS:
+    if ran_out and steps < STEPS:
         text = f"{facts}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
         return Diagnosis("overfit", "look", text, numbers)
     if last <= first / 2:
