@@ -141,8 +141,10 @@ def causal_use(
             chosen = names if layer == ALL else [layer]
             for by, couple, index in ways:
                 if len(index):
-                    made = images.answers(index, couple, chosen)
-                    rows.append(_row(layer, by, made, right[index], said[index]))
+                    now, says = images.answers(index, couple, chosen)
+                    changed = float((says != said[index]).any(-1).double().mean())
+                    fall = paired_fall(right[index], now)
+                    rows.append(CouplingUse(layer, by, len(index), *fall, changed))
         capsules = [
             CapsuleUse(layer, number, *paired_fall(right, now))
             for layer, number, now in images.silenced(trace, silenced, generator)
@@ -238,14 +240,6 @@ def _check_words(network: Network, words: Sequence[str]) -> None:
                 f"{name} takes no `{word}`; take a capsule network, or let the forward of your own "
                 f"take {default} and hand it to its layers."
             )
-
-
-def _row(
-    layer: str, by: str, made: tuple[Tensor, Tensor], right: Tensor, said: Tensor
-) -> CouplingUse:
-    now, says = made
-    changed = float((says != said).any(-1).double().mean())
-    return CouplingUse(layer, by, len(now), *paired_fall(right, now), changed)
 
 
 def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:

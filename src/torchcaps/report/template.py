@@ -9,8 +9,9 @@ from torchcaps._printable import printable
 
 def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
     """Load a template of a package, from its folder `templates`; HTML escapes what it is given."""
+    folder = resources.files(package) / "templates"
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _text(package, name)),
+        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -23,7 +24,3 @@ def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
 def _without_controls(value: object) -> object:
     """Strip plain text of characters that no page may hold; what is marked as safe is our own."""
     return printable(value) if type(value) is str else value
-
-
-def _text(package: str, name: str) -> str:
-    return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")

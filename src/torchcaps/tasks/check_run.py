@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -87,7 +87,10 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
         if folder.is_dir() and any(Run(each).recipe_file.is_file() for each in folder.iterdir()):
             check_is_run(folder)
         raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")
-    digested = _digested(folder)
+    # The files that have a digest, where somebody can read them.
+    digested: set[str] | None = None
+    with suppress(TorchcapsError):
+        digested = set(known_digests(folder))
     checks: dict[str, Callable[[], object]] = {
         run.recipe_file.name: lambda: run.recipe,
         run.environment_file.name: run.began,
@@ -107,14 +110,6 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
             files.append(_checked(folder / name, check, digested or set(), name in written))
     files.append(_checked(values_file(folder), lambda: _check_values(run), set(), False))
     return CheckedRun(folder, tuple(file for file in files if file is not None))
-
-
-def _digested(folder: Path) -> set[str] | None:
-    """List the files that have a digest; None where nobody can read them."""
-    try:
-        return set(known_digests(folder))
-    except TorchcapsError:
-        return None
 
 
 def _is_of_digests(run: Run) -> bool:

@@ -73,7 +73,8 @@ def evaluate(
         for index in torch.arange(len(images)).split(batch_size):
             batch = images.batch(index)
             answer = network(batch.pixels.to(device))
-            out = _plain(answer)
+            # The scores alone, where the labels are.
+            out = Output(answer.scores.float().cpu(), answer.scores_are)
             _check_scores(out, images, int(index[0]))
             for each in looking.values():
                 each.update(answer, with_parts(batch, parts, index))
@@ -99,11 +100,6 @@ def evaluate(
         files=getattr(images, "files", None),
         groups=getattr(images, "groups", None),
     )
-
-
-def _plain(out: Output) -> Output:
-    """Keep the scores alone, where the labels are."""
-    return Output(out.scores.float().cpu(), out.scores_are)
 
 
 def _check_scores(out: Output, images: Images, first: int) -> None:

@@ -131,28 +131,21 @@ class Evaluation:
             "classes": _class_rows(self),
             "confusion": None if confusion is None else confusion.tolist(),
         }
-        if self.stopped is not None:
-            found["stopped"] = self.stopped
-        if self.kept is not None:
-            found["kept"] = self.kept
-        if self.evened is not None:
-            found["trained_with"] = self.evened
-        if self.changed:
-            found["changed_since_training"] = True
-        if self.levels is not None:
-            found["quantised"] = self.levels
-        if self.measured:
-            found["measured"] = {
-                name: json.loads(each.to_json()) for name, each in self.measured.items()
-            }
+        measured = {name: json.loads(each.to_json()) for name, each in self.measured.items()}
+        more = {
+            "stopped": self.stopped,
+            "kept": self.kept,
+            "trained_with": self.evened,
+            "changed_since_training": self.changed or None,
+            "quantised": self.levels,
+            "measured": measured or None,
+            "parted": self.parted,
+            "groups_by_names": self.suggested and asdict(self.suggested),
+        }
+        found |= {name: value for name, value in more.items() if value is not None}
         if self.seen is not None:
-            new = self.right[~self.seen]
             found["in_training"] = int(self.seen.sum())
-            found["accuracy_without_them"] = _mean_of(new)
-        if self.parted is not None:
-            found["parted"] = self.parted
-        if self.suggested is not None:
-            found["groups_by_names"] = asdict(self.suggested)
+            found["accuracy_without_them"] = _mean_of(self.right[~self.seen])
         return found
 
     def text(self) -> str:
@@ -169,7 +162,8 @@ class Evaluation:
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} ({varies}){grid}",
             f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
-            *_lines_of_classes(self),
+            # The measures in which every class counts the same.
+            *(f"{'' if k else 'classes':10}{told}" for k, told in enumerate(self.measures.lines())),
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
             *([] if self.kept is None else [f"weights   of {self.kept}"]),
@@ -204,12 +198,6 @@ class Evaluation:
 
 def _short(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
-
-
-def _lines_of_classes(found: Evaluation) -> Iterator[str]:
-    """Say the measures in which every class counts the same."""
-    for k, line in enumerate(found.measures.lines()):
-        yield f"{'' if k else 'classes':10}{line}"
 
 
 def _class_rows(found: Evaluation) -> list[dict[str, Any]]:

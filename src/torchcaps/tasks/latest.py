@@ -1,7 +1,6 @@
 """The network of a run as it stands, finished or not."""
 
 import os
-from typing import Any
 
 from torch import nn
 
@@ -60,7 +59,10 @@ def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tupl
         as_network(model).load_state_dict(
             {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
         )
-        stage = f"{_when(state)} of {recipe.epochs}"
+        # At the end of an epoch, and within one that is cut short or long.
+        progress = state.get("loops", {}).get("fit_loop", {}).get("epoch_loop.batch_progress", {})
+        word = "after" if progress.get("is_last_batch", True) else "within"
+        stage = f"{word} epoch {state['epoch'] + 1} of {recipe.epochs}"
     except (AttributeError, RuntimeError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise TorchcapsError(
@@ -68,11 +70,3 @@ def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tupl
             f"begins anew."
         ) from None
     return model, stage
-
-
-def _when(state: dict[str, Any]) -> str:
-    """Say when a state was saved: at the end of an epoch, and within one that is cut short or
-    long."""
-    progress = state.get("loops", {}).get("fit_loop", {}).get("epoch_loop.batch_progress", {})
-    word = "after" if progress.get("is_last_batch", True) else "within"
-    return f"{word} epoch {state['epoch'] + 1}"

@@ -115,10 +115,15 @@ def predict(
             f"{path} takes images of {shape[0]} channels, and pictures have one or three; show it "
             f"arrays from Python: torchcaps.load(path)(pixels)."
         )
-    frame = _frame(trained)
+    # A network trained on windows of larger images sees the one in the middle.
+    size, window = trained.run.shown if trained.run else (None, None)
+    frame = shape[1:] if size is None or window is None else size
     read = [_read(each, shape, frame, resize=resize, crop=crop) for each in files]
     if invert:
-        read = [_inverted(file, *each) for file, each in zip(files, read, strict=True)]
+        read = [
+            (1 - pixels, (*notes, f"{file}: light and dark swapped."))
+            for file, (pixels, notes) in zip(files, read, strict=True)
+        ]
     if centre:
         read = [_centred(file, *each) for file, each in zip(files, read, strict=True)]
     names = trained.class_names
@@ -158,17 +163,6 @@ def _prediction(
         reconstruction=None if drawn is None else drawn[0].float().cpu(),
         notes=notes,
     )
-
-
-def _frame(trained: Trained) -> tuple[int, int]:
-    """Say the (height, width) that a picture has to have; a network trained on windows of larger
-    images sees the one in the middle."""
-    size, crop = trained.run.shown if trained.run else (None, None)
-    return trained.image[1:] if size is None or crop is None else size
-
-
-def _inverted(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
-    return 1 - pixels, (*notes, f"{file}: light and dark swapped.")
 
 
 def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:

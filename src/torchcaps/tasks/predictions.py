@@ -44,7 +44,10 @@ def check_path(path: Path) -> None:
 
 def _writer(path: Path) -> Callable[[Evaluation], str]:
     """Choose how to write this file; a sentence when it could not be written."""
-    writers = {".jsonl": _json_lines, ".csv": _csv}
+    writers: dict[str, Callable[[Evaluation], str]] = {
+        ".jsonl": _json_lines,
+        ".csv": lambda found: as_csv(rows_of(found), found.class_names),
+    }
     if path.suffix not in writers:
         raise TorchcapsError(
             f"the file of predictions must end in .jsonl (JSON lines) or .csv, but is {path}."
@@ -58,7 +61,7 @@ def _writer(path: Path) -> Callable[[Evaluation], str]:
 
 def rows_of(found: Evaluation) -> list[dict[str, Any]]:
     """Say of every image what is written in its line."""
-    names = _names(found)
+    names = [_in_utf8(name) for name in found.class_names]
 
     def named(classes: Tensor) -> str:
         return "+".join(names[k] for k in classes.nonzero()[:, 0].tolist())
@@ -78,10 +81,6 @@ def rows_of(found: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
-def _names(found: Evaluation) -> list[str]:
-    return [_in_utf8(name) for name in found.class_names]
-
-
 def _in_utf8(name: str) -> str:
     """Write names of files and folders that are no UTF-8 with backslashes."""
     return name.encode(errors="backslashreplace").decode()
@@ -92,10 +91,6 @@ def _json_lines(found: Evaluation) -> str:
     # What steers a terminal becomes its escape, from which a reader has the same name.
     lines = [line if printable(line) == line else json.dumps(json.loads(line)) for line in lines]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _csv(found: Evaluation) -> str:
-    return as_csv(rows_of(found), found.class_names)
 
 
 def as_csv(rows: list[dict[str, Any]], class_names: Sequence[str]) -> str:

@@ -50,8 +50,11 @@ def check_own(recipe: Recipe, model: nn.Module | None) -> None:
 def check_images_given(own: object) -> None:
     """Whether own=(train, test) holds two sets of images, and no torch Dataset of somebody else."""
     if not isinstance(own, tuple | list) or len(own) != 2:
+        came = (
+            f"{len(own)} of them" if isinstance(own, tuple | list) else f"one {type(own).__name__}"
+        )
         raise TorchcapsError(
-            f"own takes two sets of images, own=(train, test), but came as {_kind(own)}."
+            f"own takes two sets of images, own=(train, test), but came as {came}."
         )
     for name, images in zip(("training", "test"), own, strict=True):
         if not hasattr(images, "image_shape"):
@@ -83,10 +86,6 @@ def check_updates(recipe: Recipe, training: Images) -> None:
             f"{have} of {recipe.batch_size} in an epoch of {len(training)} images; take accumulate="
             f"{batches} or less, or smaller batches."
         )
-
-
-def _kind(own: object) -> str:
-    return f"{len(own)} of them" if isinstance(own, tuple | list) else f"one {type(own).__name__}"
 
 
 def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) -> nn.Module:
