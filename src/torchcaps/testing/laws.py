@@ -1,7 +1,7 @@
 """The laws, one function each: its largest error, or the sentence that explains its breach."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,6 +9,8 @@ from torch import Tensor
 from torchcaps.testing.subject import RoutingContractError, Subject
 from torchcaps.types import Keep
 
+Pair = tuple[Tensor, Tensor]
+Pairs = Callable[[Subject], Iterator[Pair]]
 # Central differences with a step of 1e-6 lose ten of float64's sixteen digits.
 STEP, GRADIENT_TOLERANCE = 1e-6, 1e-6
 
@@ -124,115 +126,93 @@ def _normalisation(subject: Subject) -> float:
     return worst
 
 
-def _near(
-    clause: str, subject: Subject, pairs: Iterable[tuple[Tensor, Tensor]], *text: str
-) -> float:
-    worst = max((_distance(a, b) for a, b in pairs), default=0.0)
-    if not worst <= subject.tolerance:
-        expected, cause = text
-        raise RoutingContractError(clause, expected, f"they differ by {worst:.2e}", cause)
-    return worst
+def _near(expected: str, cause: str) -> Callable[[Pairs], Callable[[Subject], float]]:
+    """Make a law of pairs that must be the same; the function that yields them has its name."""
+
+    def law(pairs: Pairs) -> Callable[[Subject], float]:
+        def check(subject: Subject) -> float:
+            worst = max((_distance(a, b) for a, b in pairs(subject)), default=0.0)
+            if not worst <= subject.tolerance:
+                clause, came = pairs.__name__.strip("_"), f"they differ by {worst:.2e}"
+                raise RoutingContractError(clause, expected, came, cause)
+            return worst
+
+        return check
+
+    return law
 
 
-def _batch_independence(subject: Subject) -> float:
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.cases([(3,), (2, 3)]):
-            batch = subject.route(votes)
-            for k in itertools.product(*map(range, votes.shape[:-3])):
-                for alone in (subject.route(votes[k].unsqueeze(0)), subject.route(votes[k])):
-                    pose, coupling = alone.parents.pose, alone.steps[-1].coupling
-                    yield pose.reshape(batch.parents.pose[k].shape), batch.parents.pose[k]
-                    yield coupling.reshape(votes.shape[-3:-1]), batch.steps[-1].coupling[k]
-
-    return _near(
-        "batch_independence",
-        subject,
-        pairs(),
-        "a sample alone to give what it gives in a batch",
-        "a mean, norm or softmax over the batch axis (declare batch_statistics if it is meant)",
-    )
+@_near(
+    "a sample alone to give what it gives in a batch",
+    "a mean, norm or softmax over the batch axis (declare batch_statistics if it is meant)",
+)
+def _batch_independence(subject: Subject) -> Iterator[Pair]:
+    for votes in subject.cases([(3,), (2, 3)]):
+        batch = subject.route(votes)
+        for k in itertools.product(*map(range, votes.shape[:-3])):
+            for alone in (subject.route(votes[k].unsqueeze(0)), subject.route(votes[k])):
+                pose, coupling = alone.parents.pose, alone.steps[-1].coupling
+                yield pose.reshape(batch.parents.pose[k].shape), batch.parents.pose[k]
+                yield coupling.reshape(votes.shape[-3:-1]), batch.steps[-1].coupling[k]
 
 
-def _child_permutation(subject: Subject) -> float:
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.cases():
-            # A turn, because weights that are the same from both ends survive a reversal.
-            before, after = subject.route(votes), subject.route(votes.roll(1, -3))
-            yield before.parents.pose, after.parents.pose
-            yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -2)
-
-    return _near(
-        "child_permutation",
-        subject,
-        pairs(),
-        "the same parents for children in another order",
-        "an index of the child in the arithmetic, or parameters of single children (say so by "
-        "interchangeable)",
-    )
+@_near(
+    "the same parents for children in another order",
+    "an index of the child in the arithmetic, or parameters of single children (say so by "
+    "interchangeable)",
+)
+def _child_permutation(subject: Subject) -> Iterator[Pair]:
+    for votes in subject.cases():
+        # A turn, because weights that are the same from both ends survive a reversal.
+        before, after = subject.route(votes), subject.route(votes.roll(1, -3))
+        yield before.parents.pose, after.parents.pose
+        yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -2)
 
 
-def _parent_permutation(subject: Subject) -> float:
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.cases():
-            before, after = subject.route(votes), subject.route(votes.roll(1, -2))
-            yield before.parents.pose, after.parents.pose.roll(-1, -2)
-            yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -1)
-
-    return _near(
-        "parent_permutation",
-        subject,
-        pairs(),
-        "parents to change their order with the votes",
-        "an index of the parent in the arithmetic, or parameters of single parents (say so by "
-        "interchangeable)",
-    )
+@_near(
+    "parents to change their order with the votes",
+    "an index of the parent in the arithmetic, or parameters of single parents (say so by "
+    "interchangeable)",
+)
+def _parent_permutation(subject: Subject) -> Iterator[Pair]:
+    for votes in subject.cases():
+        before, after = subject.route(votes), subject.route(votes.roll(1, -2))
+        yield before.parents.pose, after.parents.pose.roll(-1, -2)
+        yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -1)
 
 
-def _first_iteration(subject: Subject) -> float:
-    closed_form = subject.first_iteration
-    assert closed_form is not None
-
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.cases():
-            yield subject.route(votes, "steps").steps[0].coupling, closed_form(votes)
-
-    return _near(
-        "first_iteration",
-        subject,
-        pairs(),
-        "couplings of the first iteration to be the closed form",
-        "a missing uniform pass, or initial logits that are not the prior",
-    )
+@_near(
+    "couplings of the first iteration to be the closed form",
+    "a missing uniform pass, or initial logits that are not the prior",
+)
+def _first_iteration(subject: Subject) -> Iterator[Pair]:
+    assert subject.first_iteration is not None
+    for votes in subject.cases():
+        yield subject.route(votes, "steps").steps[0].coupling, subject.first_iteration(votes)
 
 
-def _parity(subject: Subject) -> float:
+@_near(
+    "values and gradients of the reference",
+    "another formula, another guard at zero, or a gradient stopped in another place",
+)
+def _parity(subject: Subject) -> Iterator[Pair]:
     reference = subject.reference
     assert reference is not None
-
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.few_cases():
-            ours, theirs = votes.clone().requires_grad_(), votes.clone().requires_grad_()
-            routed = subject.route(ours)
-            results = [routed.parents.pose, routed.steps[-1].coupling]
-            expected = list(reference(theirs, **subject.beside(reference, theirs)))
-            if routed.parents.activation is not None:
-                results.append(routed.parents.activation)
-                if len(expected) == 2:
-                    expected.append(torch.linalg.vector_norm(expected[0], dim=-1))
-            for result, twin in zip(results, expected, strict=True):
-                yield result.detach(), twin.detach()
-            yield (
-                _gradient_of(_weighted_sum(*results), ours),
-                _gradient_of(_weighted_sum(*expected), theirs),
-            )
-
-    return _near(
-        "parity",
-        subject,
-        pairs(),
-        "values and gradients of the reference",
-        "another formula, another guard at zero, or a gradient stopped in another place",
-    )
+    for votes in subject.few_cases():
+        ours, theirs = votes.clone().requires_grad_(), votes.clone().requires_grad_()
+        routed = subject.route(ours)
+        results = [routed.parents.pose, routed.steps[-1].coupling]
+        expected = list(reference(theirs, **subject.beside(reference, theirs)))
+        if routed.parents.activation is not None:
+            results.append(routed.parents.activation)
+            if len(expected) == 2:
+                expected.append(torch.linalg.vector_norm(expected[0], dim=-1))
+        for result, twin in zip(results, expected, strict=True):
+            yield result.detach(), twin.detach()
+        yield (
+            _gradient_of(_weighted_sum(*results), ours),
+            _gradient_of(_weighted_sum(*expected), theirs),
+        )
 
 
 def _weighted_sum(*results: Tensor | None) -> Tensor:
