@@ -49,10 +49,9 @@ def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
             for column, pixels in enumerate([row.overlap, *row.images[: COLUMNS - 1]]):
                 side = SHARE * ROW
                 left = FIRST + column * STEP
-                axes = figure.add_axes((left, low, side / WIDTH, side / tall))
-                show(axes, pixels)
+                box = (left, low, side / WIDTH, side / tall)
+                axes = show(figure.add_axes(box), pixels)
                 if column == 0 and at == 0:
                     axes.set_title("overlap", fontsize=7, color=MUTED, pad=2)
-                for spine in axes.spines.values():
-                    spine.set_linewidth(0.5)
+                axes.spines[:].set_linewidth(0.5)
     return figure

@@ -91,13 +91,14 @@ def cut_to(text: str, width: float, size: float) -> str:
     return f"{text}…"
 
 
-def show(axes: Axes, pixels: Tensor) -> None:
+def show(axes: Axes, pixels: Tensor) -> Axes:
     """Draw an image [c, h, w], cut to [0, 1]: three channels are colours, of any other number, a
     stereo pair say, it is the mean."""
     pixels = pixels.detach().float().cpu().clamp(0, 1)
     shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
     axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
+    return axes
 
 
 def to_svg(figure: Figure) -> str:

@@ -42,9 +42,7 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             row = torch.cat(list(drawn[d]), -1)
             share = cell * height / width / tall
             low = 1 - HEAD / tall - (d + 1) * share
-            axes = figure.add_axes((FIRST, low, 1 - FIRST, share))
-            show(axes, row)
-            axes.axis("off")
+            show(figure.add_axes((FIRST, low, 1 - FIRST, share)), row).axis("off")
             say(figure, FIRST - 0.02, low + share / 2, f"{d}", ha="right", fontsize=7)
         top = 1 - HEAD / tall
         for k, step in enumerate(steps):
@@ -52,9 +50,8 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             label = f"{step:+g}" if step else "as is"
             figure.text(x, top + 0.01, label, ha="center", va="bottom", fontsize=5.5, color=MUTED)
         side = 0.8 * HEAD
-        axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
-        show(axes, image)
-        axes.axis("off")
+        box = (0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall)
+        show(figure.add_axes(box), image).axis("off")
         note = "left the image; below a row for each component that changes"
         say(figure, FIRST, 1 - 0.35 * HEAD / tall, note, fontsize=7)
     return figure

@@ -72,11 +72,10 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
 
 def _draw_image(figure: Figure, pixels: Tensor, left: float, high: float, caption: str) -> None:
     tall = figure.get_figheight()
-    axes = figure.add_axes((left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall))
-    show(axes, pixels)
+    box = (left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall)
+    axes = show(figure.add_axes(box), pixels)
     axes.set_xlabel(caption, fontsize=7, color=MUTED)
-    for spine in axes.spines.values():
-        spine.set_linewidth(0.5)
+    axes.spines[:].set_linewidth(0.5)
 
 
 def _draw_bars(axes: Axes, row: Shown, class_names: Sequence[str], bars: int, caption: str) -> None:
@@ -99,8 +98,7 @@ def _draw_bars(axes: Axes, row: Shown, class_names: Sequence[str], bars: int, ca
     axes.tick_params(length=0, labelsize=7)
     hidden = "" if bars == len(values) else f", {bars} highest of {len(values)}"
     axes.set_xlabel(f"{caption}{hidden}", fontsize=7, color=MUTED, labelpad=-6)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def _short(name: str) -> str:

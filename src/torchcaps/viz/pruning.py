@@ -100,8 +100,8 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
                 side = 0.94 * cell
                 low = tall - 0.3 - (k + 1) * cell
                 left = (WIDTH - columns * cell) / 2 + column * cell
-                axes = figure.add_axes((left / WIDTH, low / tall, side / WIDTH, side / tall))
-                show(axes, pixels)
+                box = (left / WIDTH, low / tall, side / WIDTH, side / tall)
+                axes = show(figure.add_axes(box), pixels)
                 if column:
                     heat = maps[name][k].detach().float().cpu()
                     share = (heat / heat.max().clamp(min=torch.finfo(heat.dtype).tiny)).numpy()

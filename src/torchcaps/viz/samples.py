@@ -47,9 +47,8 @@ def draw_samples(images: Tensor, captions: Sequence[str], *, columns: int = 6) -
             row, column = divmod(at, columns)
             low = 1 - (row + 1) / rows
             place = (column + 0.04) / columns, low + CAPTION / tall
-            axes = figure.add_axes((*place, 0.92 / columns, 0.96 * side / tall))
-            show(axes, pixels)
-            axes.axis("off")
+            box = *place, 0.92 / columns, 0.96 * side / tall
+            show(figure.add_axes(box), pixels).axis("off")
             shown = cut_to(printable(caption, keep=""), 72 * 0.9 * side, 6.5)
             x, y = (column + 0.5) / columns, low + CAPTION / tall / 2
             say(figure, x, y, shown, ha="center", fontsize=6.5)
