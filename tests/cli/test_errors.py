@@ -28,6 +28,7 @@ NETWORKS = {
     "matrix": ("matrix_capsnet_mnist", {}),
     "convnet": ("efficient_convnet", {}),
     "drawing": ("convnet_fc", {"reconstruction": True}),
+    "stereo": ("mitterreiter_5x16", {"image": (2, 24, 24)}),
 }
 
 
@@ -42,9 +43,12 @@ def laid():
     fields = {"epochs": 1, "batch_size": 20, "seed": 5}
     for name in ("run", "runs/s0", "runs/s1"):
         lay_run(folder / name, result, seen=tiny("train", None).digest(), **fields)
+    lay_run(folder / "stopped", **fields)
     lay_run(folder / "of_convnet", result, network=small_network("efficient_convnet"), **fields)
     for name, (model, options) in NETWORKS.items():
         save(small_network(model, **options), folder / f"{name}.safetensors")
+    for name in ("a.csv", "a.png"):
+        (folder / name).mkdir()
     for name, content in (("x.png", "PK"), ("weights.pt", "PK"), ("thesis/thesis.tex", "years")):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)

@@ -30,61 +30,55 @@ tc.register_routing("half", Half)
 """
 
 
-@pytest.fixture(autouse=True)
-def _no_classes() -> Iterator[None]:
-    """What these tests import is not known to others."""
-    yield
-    own.CLASSES.clear()
-
-
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a new process knows nothing of the file."""
+    """As a new process knows nothing of the files that were imported."""
+    own.CLASSES.clear()
     monkeypatch.setattr(own_code, "_IMPORTED", {})
-    sys.modules.pop("mine_half", None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.startswith("mine_")]:
+        del sys.modules[name]
     tc.layers.ROUTINGS.pop("half", None)
+    tc.models.MODELS.pop("mine_named", None)
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    forget(monkeypatch)
+    yield
+    forget(monkeypatch)
 
 
 def test_ones_own_routing_on_the_command_line(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "mine_half.py"
     file.write_text(MINE)
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
     assert_one_sentence(call(*line), "routing='half' is unknown")
-    try:
-        done = call(*line, "--import", file)
-        assert done.code == 0, done.err
-        (seen,) = Run(tmp_path / "run").began()["imported"]
-        assert seen["path"] == str(file)
-        assert json.loads(call("eval", tmp_path / "run", "--json").out)["images"] == 12
-        forget(monkeypatch)
-        for command in ("eval", "dissect", "doctor"):
-            refused = call(command, tmp_path / "run")
-            assert_one_sentence(refused, "add --import mine_half.py to the command")
-        done = call("dissect", tmp_path / "run", "--import", file, "--out", tmp_path / "x.html")
-        assert done.code == 0, done.err
-        assert call(*line, "--import", file).code == 0
-    finally:
-        forget(monkeypatch)
+    done = call(*line, "--import", file)
+    assert done.code == 0, done.err
+    (seen,) = Run(tmp_path / "run").began()["imported"]
+    assert seen["path"] == str(file)
+    assert json.loads(call("eval", tmp_path / "run", "--json").out)["images"] == 12
+    forget(monkeypatch)
+    for command in ("eval", "dissect", "doctor"):
+        refused = call(command, tmp_path / "run")
+        assert_one_sentence(refused, "add --import mine_half.py to the command")
+    done = call("dissect", tmp_path / "run", "--import", file, "--out", tmp_path / "x.html")
+    assert done.code == 0, done.err
+    assert call(*line, "--import", file).code == 0
 
 
-def test_a_fault_in_ones_own_file_is_told_by_its_line(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_a_fault_in_ones_own_file_is_told_by_its_line(tmp_path: Path, call: Call) -> None:
     file = tmp_path / "mine_half.py"
     file.write_text(MINE.replace("votes.sum(-3) / 2", "vote.sum(-3) / 2"))
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
-    try:
-        done = call(*line, "--import", file)
-        assert (done.code, done.out) == (2, "")
-        assert done.err.splitlines()[-1] == (
-            f"torchcaps: {file} failed in line 10: NameError: name 'vote' is not defined; mend "
-            f"the file."
-        )
-    finally:
-        forget(monkeypatch)
+    done = call(*line, "--import", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1] == (
+        f"torchcaps: {file} failed in line 10: NameError: name 'vote' is not defined; mend "
+        f"the file."
+    )
 
 
 NET = """
@@ -104,51 +98,36 @@ class Net(torch.nn.Module):
 def test_a_network_without_a_name_is_opened_by_its_file(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
     file = tmp_path / "mine_net.py"
     file.write_text(NET)
     own_code.import_file(file)
     recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
     run = tc.train.fit(recipe, tmp_path / "run", model=sys.modules["mine_net"].Net())
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
-    own.CLASSES.clear()
-    del sys.modules["mine_net"]
+    forget(monkeypatch)
     line = ["eval", run.folder, "--json"]
     assert_one_sentence(call(*line), "add --import mine_net.py to the command")
-    try:
-        assert json.loads(call(*line, "--import", file).out)["images"] == 12
-    finally:
-        sys.modules.pop("mine_net", None)
+    assert json.loads(call(*line, "--import", file).out)["images"] == 12
 
 
 def test_a_registered_network_is_compared_by_its_file(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
     file, out = tmp_path / "mine_named.py", tmp_path / "runs"
     build = "lambda image, n_classes: Net(), image=(1, 24, 24), n_classes=10"
     file.write_text(f'{NET}\ntc.register_model("mine_named", {build})\n')
     line = ["train", "--model", "mine_named", "--data", "tiny", "--epochs", 1, "--seeds", "0-1"]
-    try:
-        done = call(*line, "--set", "batch_size=20", "--out", out, "--import", file)
-        assert done.code == 0, done.err
-        # As a new process knows nothing of the file.
-        own_code._IMPORTED.clear()
-        del sys.modules["mine_named"], tc.models.MODELS["mine_named"]
-        assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
-        first = sorted(each for each in out.iterdir() if each.is_dir())[0]
-        for line in (["doctor", first], ["train", "--init-from", first, "--data", "tiny"]):
-            end = ["--out", tmp_path / "on"] if line[0] == "train" else []
-            assert_one_sentence(call(*line, *end), "add --import mine_named.py to the command")
-        assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")
-        done = call("compare", out, "--import", file)
-        assert done.code == 0, done.err
-        assert done.out.splitlines()[1].startswith("mine_named  2 ")
-    finally:
-        sys.modules.pop("mine_named", None)
-        tc.models.MODELS.pop("mine_named", None)
+    done = call(*line, "--set", "batch_size=20", "--out", out, "--import", file)
+    assert done.code == 0, done.err
+    forget(monkeypatch)
+    assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
+    first = sorted(each for each in out.iterdir() if each.is_dir())[0]
+    for line in (["doctor", first], ["train", "--init-from", first, "--data", "tiny"]):
+        end = ["--out", tmp_path / "on"] if line[0] == "train" else []
+        assert_one_sentence(call(*line, *end), "add --import mine_named.py to the command")
+    assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")
+    done = call("compare", out, "--import", file)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[1].startswith("mine_named  2 ")
 
 
 CONVOLUTION = NET.replace("Linear(576, 10)", "Conv2d(1, 10, 24)").replace(
@@ -157,40 +136,36 @@ CONVOLUTION = NET.replace("Linear(576, 10)", "Conv2d(1, 10, 24)").replace(
 
 
 def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, call: Call
 ) -> None:
     """It was told to give a module to fit, and that an OwnNetwork is no chain."""
-    forget_networks(monkeypatch)
     file = tmp_path / "mine_script.py"
     file.write_text(CONVOLUTION)
     own_code.import_file(file)
     net = sys.modules["mine_script"].Net
     fields = {"model": "own", "data": "tiny", "epochs": 1, "batch_size": 20}
     run = tc.train.fit(tc.train.make_recipe(**fields), tmp_path / "run", model=net()).folder
-    try:
-        line = ["prune", run, "--to", "0.5", "--import", file, "--out"]
-        assert_one_sentence(
-            call(*line, tmp_path / "pruned"),
-            f"{run} holds a network of your own, of the class mine_script.Net, which no recipe can "
-            f'make; prune it in Python: tc.train.fit(recipe, out, model=Net(...), begin_with="{run}'
-            f'"), with prune and prune_to in the recipe.',
-        )
-        assert not (tmp_path / "pruned").exists()
-        # That needs no module to train.
-        done = call(*line, tmp_path / "masked", "--by", "mask_at_the_end")
-        assert done.code == 0, done.err
-        assert json.loads(done.out)["sparsity"]["share"] == 0.5
-        pruned = tc.train.make_recipe(**fields, prune="magnitude", prune_to=0.5, prune_ramp=1)
-        made = tc.train.fit(pruned, tmp_path / "made", model=net(), begin_with=run)
-        assert made.result()["sparsity"]["share"] == 0.5
-        shown = Run(run).recipe.model_copy(update={"data": "own"})
-        Run(run).write(Run(run).recipe_file, shown.model_dump_json())
-        assert_one_sentence(
-            call(*line, tmp_path / "pruned"),
-            "prune in Python, with fit(recipe, out, own=..., model=..., begin_with=...).",
-        )
-    finally:
-        forget_networks(monkeypatch)
+    line = ["prune", run, "--to", "0.5", "--import", file, "--out"]
+    assert_one_sentence(
+        call(*line, tmp_path / "pruned"),
+        f"{run} holds a network of your own, of the class mine_script.Net, which no recipe can "
+        f'make; prune it in Python: tc.train.fit(recipe, out, model=Net(...), begin_with="{run}'
+        f'"), with prune and prune_to in the recipe.',
+    )
+    assert not (tmp_path / "pruned").exists()
+    # That needs no module to train.
+    done = call(*line, tmp_path / "masked", "--by", "mask_at_the_end")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["sparsity"]["share"] == 0.5
+    pruned = tc.train.make_recipe(**fields, prune="magnitude", prune_to=0.5, prune_ramp=1)
+    made = tc.train.fit(pruned, tmp_path / "made", model=net(), begin_with=run)
+    assert made.result()["sparsity"]["share"] == 0.5
+    shown = Run(run).recipe.model_copy(update={"data": "own"})
+    Run(run).write(Run(run).recipe_file, shown.model_dump_json())
+    assert_one_sentence(
+        call(*line, tmp_path / "pruned"),
+        "prune in Python, with fit(recipe, out, own=..., model=..., begin_with=...).",
+    )
 
 
 SCRIPT = f"""{NET}
@@ -205,41 +180,29 @@ if __name__ == "__main__":
 """
 
 
-def forget_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    own.CLASSES.clear()
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("mine_script", "mine_other", "mine_named"):
-        sys.modules.pop(name, None)
-
-
 def test_the_network_of_a_script_is_opened_by_its_file(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, run = tmp_path / "mine_script.py", tmp_path / "run"
     file.write_text(SCRIPT)
-    forget_networks(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["mine_script.py", str(run)])
     runpy.run_path(str(file), run_name="__main__")
     assert Run(run).about()["class"] == "__main__.Net"
     line = ["eval", run, "--json"]
-    try:
-        forget_networks(monkeypatch)
-        done = call(*line, "--import", file)
-        assert done.code == 0, done.err
-        assert json.loads(done.out)["images"] == 12
-        # Of two files with such a class, nobody knows which is meant.
-        other = tmp_path / "mine_other.py"
-        other.write_text(NET)
-        forget_networks(monkeypatch)
-        refused = call(*line, "--import", file, "--import", other)
-        assert_one_sentence(refused, "several of that name, mine_script.Net and mine_other.Net;")
-        other.write_text(NET.replace("class Net", "class Other"))
-        forget_networks(monkeypatch)
-        refused = call(*line, "--import", other)
-        assert_one_sentence(refused, "the imported files have only mine_other.Other")
-    finally:
-        forget_networks(monkeypatch)
+    forget(monkeypatch)
+    done = call(*line, "--import", file)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["images"] == 12
+    # Of two files with such a class, nobody knows which is meant.
+    other = tmp_path / "mine_other.py"
+    other.write_text(NET)
+    forget(monkeypatch)
+    refused = call(*line, "--import", file, "--import", other)
+    assert_one_sentence(refused, "several of that name, mine_script.Net and mine_other.Net;")
+    other.write_text(NET.replace("class Net", "class Other"))
+    forget(monkeypatch)
+    refused = call(*line, "--import", other)
+    assert_one_sentence(refused, "the imported files have only mine_other.Other")
 
 
 def test_a_file_that_was_renamed_is_known_by_its_content(
@@ -250,21 +213,17 @@ def test_a_file_that_was_renamed_is_known_by_its_content(
 ) -> None:
     file, run = tmp_path / "mine_script.py", tmp_path / "run"
     file.write_text(NET)
-    try:
-        forget_networks(monkeypatch)
-        own_code.import_file(file)
-        recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
-        tc.train.fit(recipe, run, model=sys.modules["mine_script"].Net())
-        forget_networks(monkeypatch)
-        renamed = file.rename(tmp_path / "mine_other.py")
-        done = call("eval", run, "--json", "--import", renamed)
-        assert json.loads(done.out)["images"] == 12
-        assert "of the class mine_script.Net; mine_other.Net is taken for it" in caplog.text
-        renamed.write_text(f"{NET}\n# changed")
-        forget_networks(monkeypatch)
-        refused = call("eval", run, "--json", "--import", renamed)
-        assert_one_sentence(
-            refused, "if mine_other.py is that file, changed since, name it mine_script.py again"
-        )
-    finally:
-        forget_networks(monkeypatch)
+    own_code.import_file(file)
+    recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
+    tc.train.fit(recipe, run, model=sys.modules["mine_script"].Net())
+    forget(monkeypatch)
+    renamed = file.rename(tmp_path / "mine_other.py")
+    done = call("eval", run, "--json", "--import", renamed)
+    assert json.loads(done.out)["images"] == 12
+    assert "of the class mine_script.Net; mine_other.Net is taken for it" in caplog.text
+    renamed.write_text(f"{NET}\n# changed")
+    forget(monkeypatch)
+    refused = call("eval", run, "--json", "--import", renamed)
+    assert_one_sentence(
+        refused, "if mine_other.py is that file, changed since, name it mine_script.py again"
+    )

@@ -13,7 +13,6 @@ from cli.command_line import TRAIN, Call, assert_one_sentence, tiny
 from torchcaps import load
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
-from torchcaps.train.loop import Loop
 
 
 def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
@@ -68,76 +67,9 @@ def test_the_end_tells_of_which_epoch_the_weights_are_and_that_a_network_is_cons
     assert done.err.splitlines() == [words, "constant: it says 'benign' of every image"]
 
 
-def test_what_is_given_beside_a_recipe_wins(tmp_path: Path, call: Call) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        'model = "mitterreiter_5x16"\ndata = "tiny"\nepochs = 7\nbatch_size = 20\n'
-        'learning_rate = 0.01\n[options]\nrouting = "uniform"\n'
-    )
-    words = ["--epochs", 1, "--seed", 9, "--learning-rate", 0.002, "--out", tmp_path / "run"]
-    assert call("train", "--recipe", file, *words).code == 0
-    found = Run(tmp_path / "run").recipe
-    assert (found.epochs, found.seed, found.learning_rate) == (1, 9, 0.002)
-    assert (found.batch_size, found.options) == (20, {"routing": "uniform"})
-
-
-def test_an_option_beside_a_recipe_leaves_its_other_options(tmp_path: Path, call: Call) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        'model = "mitterreiter_5x16"\ndata = "tiny"\nepochs = 1\n[options]\nrouting = "uniform"\n'
-    )
-    out = tmp_path / "run"
-    assert call("train", "--recipe", file, "--option", "bias=true", "--out", out).code == 0
-    assert Run(out).recipe.options == {"routing": "uniform", "bias": True}
-
-
-def test_a_recipe_may_leave_out_what_is_given_beside_it(tmp_path: Path, call: Call) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('model = "mitterreiter_5x16"\nepochs = 1\n')
-    done = call("train", "--recipe", file, "--data", "tiny", "--out", tmp_path / "run")
-    assert done.code == 0
-
-
-def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> None:
-    pairs = ["routing=dynamic", "weight_std=0.5", "iterations=2", "decoder=false"]
-    words = [word for pair in pairs for word in ("--option", pair)]
-    assert call("train", *TRAIN, *words, "--out", tmp_path / "run").code == 0
-    found = Run(tmp_path / "run").recipe.options
-    assert found == {"routing": "dynamic", "weight_std": 0.5, "iterations": 2, "decoder": False}
-    assert [type(value) for value in found.values()] == [str, float, int, bool]
-
-
-def test_every_field_of_a_recipe_can_be_set(tmp_path: Path, call: Call) -> None:
-    pairs = ["schedule=steps", "milestones=[1]", "decay=0.5", "keep=best", "optimiser=sgd"]
-    words = [word for pair in pairs for word in ("--set", pair)]
-    assert call("train", *TRAIN, *words, "--out", tmp_path / "run").code == 0
-    found = Run(tmp_path / "run").recipe
-    assert (found.schedule, found.milestones, found.decay) == ("steps", (1,), 0.5)
-    assert (found.keep, found.optimiser) == ("best", "sgd")
-
-
 def test_help_names_every_protocol(call: Call) -> None:
     text = " ".join(call("train", "--help").out.split())
     assert all(re.search(rf"\b{name}\b", text) for name in PROTOCOLS)
-
-
-def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> None:
-    assert call("train", *TRAIN, "--protocol", "peer", "--out", tmp_path / "run").code == 0
-    found = Run(tmp_path / "run").recipe
-    assert (found.learning_rate, found.epochs, found.batch_size) == (1e-4, 1, 20)
-
-
-def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Loop, "training_step", interrupted)
-    done = call("train", *TRAIN, "--out", tmp_path / "run")
-    assert (done.code, done.out) == (130, "")
-    assert "the same command continues" in done.err
-    assert "Traceback" not in done.err
 
 
 def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
@@ -233,15 +165,6 @@ def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, c
     done = call("train", *TRAIN, "--learner", 1, "--out", tmp_path / "run")
     assert done.code == 2
     assert "No such option: --learner" in done.err
-
-
-def test_a_flag_may_be_spelled_as_it_is_listed(call: Call, tmp_path: Path) -> None:
-    options = ["--option", "bias=False", "--option", "decoder=false", "--epochs", "1"]
-    done = call(
-        "train", "--model", "mitterreiter_5x16", "--data", "tiny", *options, "--out", tmp_path / "r"
-    )
-    assert done.code == 0
-    assert Run(tmp_path / "r").recipe.options == {"bias": False, "decoder": False}
 
 
 def test_fine_tuning_repeats_neither_network_nor_options(

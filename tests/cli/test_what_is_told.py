@@ -125,6 +125,60 @@ def test_groups_are_a_field_of_the_recipe(
     assert told(function, line, call, monkeypatch)["recipe"].groups == "(p[0-9]+)_"
 
 
+MINE = """
+model = "mitterreiter_5x16"
+data = "part-whole"
+epochs = 7
+batch_size = 20
+learning_rate = 0.01
+[options]
+routing = "uniform"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "expected"),
+    [
+        # What is typed beside a file wins, and the rest of it stays.
+        ("--epochs 1 --seed 9", MINE, {"epochs": 1, "seed": 9, "learning_rate": 0.01}),
+        (
+            "--learning-rate 0.002",
+            MINE,
+            {"learning_rate": 0.002, "options": {"routing": "uniform"}},
+        ),
+        ("--option bias=true", MINE, {"options": {"routing": "uniform", "bias": True}}),
+        ("--data mnist", 'model = "capsnet"', {"model": "capsnet", "data": "mnist"}),
+        (
+            "--option routing=dynamic --option weight_std=0.5 --option iterations=2",
+            MINE,
+            {"options": {"routing": "dynamic", "weight_std": 0.5, "iterations": 2}},
+        ),
+        # As `torchcaps models` lists it, and as JSON has it.
+        ("--option bias=False", MINE, {"options": {"routing": "uniform", "bias": False}}),
+        ("--option decoder=false", MINE, {"options": {"routing": "uniform", "decoder": False}}),
+        (
+            "--set schedule=steps --set milestones=[1] --set decay=0.5 --set keep=best",
+            MINE,
+            {"schedule": "steps", "milestones": (1,), "decay": 0.5, "keep": "best"},
+        ),
+        ("--protocol peer", 'model = "capsnet"\ndata = "mnist"', {"learning_rate": 1e-4}),
+    ],
+)
+def test_a_recipe_is_its_file_and_what_was_typed_beside_it(
+    words: str,
+    file: str,
+    expected: dict[str, Any],
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "mine.toml").write_text(file)
+    line = f"train --out run --recipe {tmp_path / 'mine.toml'} {words}"
+    recipe = told("train.fit", line, call, monkeypatch)["recipe"]
+    # 2 and 2.0 are equal, and so are 1 and true.
+    assert repr({name: getattr(recipe, name) for name in expected}) == repr(expected)
+
+
 @pytest.mark.parametrize(
     ("words", "model", "options"),
     [

@@ -213,14 +213,3 @@ def test_what_a_study_measured_beside_a_run_is_looked_at(
     write_values(path, {"commit": None, "looks": {"accuracy@tiny/test": {"accuracy": 1.0}}})
     run.result_file.write_text("{")
     assert [name for name, state in states(run).items() if state == "damaged"] == ["result.json"]
-
-
-def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
-    said = f"{tmp_path} holds no run; name the folder that was given as --out."
-    assert text_of(lambda: check_run(tmp_path)) == said
-    assert "holds no run" in text_of(lambda: check_run(tmp_path / "nowhere"))
-    (tmp_path / "seed0").mkdir()
-    (tmp_path / "seed0" / "recipe.json").write_text("{}")
-    assert text_of(lambda: check_run(tmp_path)) == (
-        f"{tmp_path} is no run, but a folder of 1; name one of them, as {tmp_path}/seed0."
-    )

@@ -620,15 +620,8 @@ def test_a_run_is_examined_at_its_last_weights(run, network):
     assert {each.check: each.verdict for each in found.findings}["finite"] == "fine"
 
 
-def test_what_is_no_run_is_told(tmp_path, run):
+def test_a_damaged_state_is_told(run):
     run.state_file.write_bytes(b"nonsense")
     text = text_of(lambda: doctor_run(run.folder))
     assert text.startswith(f"{run.state_file} cannot be read (")
     assert text.endswith("; it is damaged: remove it, and the run begins anew.")
-    assert text_of(lambda: doctor_run(tmp_path / "none")) == (
-        f"there is no run folder at {tmp_path / 'none'}."
-    )
-    assert text_of(lambda: doctor_run(tmp_path)) == (
-        f"{tmp_path} is no run folder (recipe.json is missing); for a network that was not trained "
-        f"yet, give --model and --data."
-    )

@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from torchcaps import create_model
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import backend, margin_loss
 from torchcaps.tasks import estimate
 from torchcaps.tasks.estimate import _votes, _without_memory
@@ -153,11 +152,6 @@ def test_what_is_said(monkeypatch):
     }
     assert numbers["training"]["process"] == found.training.process
     assert numbers["training"]["largest"][0]["size"] == 128 * 256 * 56 * 40 * 4
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(TorchcapsError, match="precision='float8' is unknown; did you mean"):
-        estimate("capsnet", precision="float8")
 
 
 HUGE = """

@@ -86,21 +86,6 @@ def test_a_file_that_scores_otherwise_is_not_kept(file, tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
-def test_what_cannot_be_written_is_said_before_anything_is(file, tmp_path):
-    assert text_of(lambda: export(file, to="onnyx")) == (
-        "to='onnyx' is unknown; did you mean 'onnx'? known: onnx, safetensors, torch."
-    )
-    assert text_of(lambda: export(file, to="torch", out="net.onnx")) == (
-        "a network for torch needs a file ending in .pt2, not net.onnx."
-    )
-    assert text_of(lambda: export(file, to="safetensors")) == (
-        "net.safetensors is there already; name another file with --out."
-    )
-    assert text_of(lambda: export(file, to="torch", out="no/net.pt2")) == (
-        "no/net.pt2 would be in a folder that is not there; name another file with --out."
-    )
-
-
 def test_without_onnxruntime_a_sentence_names_the_extra(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchcaps\[export\]'\.$"):

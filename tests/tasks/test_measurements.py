@@ -102,10 +102,6 @@ def test_replaced_couplings_are_those_of_the_network_itself(few, network):
         if ours.by in ("mean", "uniform"):
             assert ours == theirs
     assert {row.layer for row, _ in rows} == {"hidden_2", "classes", "all layers"}
-    assert text_of(lambda: evaluate(network, few, levels=11, measurements=["causal-use"])) == (
-        "causal-use replaces couplings, and so does a grid of levels; measure the one without the "
-        "other."
-    )
 
 
 def test_parts_are_shown_as_the_truth_has_them(few):
@@ -152,9 +148,6 @@ def test_images_without_parts_are_told(few, network):
     ) == (
         "fidelity compares capsules with the parts that images show, which part-whole does not "
         "tell; take the images of part-whole."
-    )
-    assert "measurement='robustnes' is unknown; did you mean 'robustness'?" in text_of(
-        lambda: evaluate(network, few, measurements=["robustnes"])
     )
 
 
