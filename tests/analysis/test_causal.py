@@ -159,24 +159,3 @@ def test_a_network_that_lets_nothing_be_replaced_is_told():
     assert causal_use(never_silent, PIXELS, LABELS).accuracy == 1
     sentence = text_of(lambda: causal_use(never_silent, PIXELS, LABELS, silenced=["primary"]))
     assert "never_silent takes no `intervene`" in sentence
-
-
-def test_bad_input_is_a_sentence():
-    assert text_of(lambda: causal_use(network, PIXELS, LABELS + 1)) == (
-        "the network scores 3 classes, so labels must be 0 to 2, but an image has label 3; take "
-        "the data that the network was trained on, and count classes from 0."
-    )
-    one_hot = torch.nn.functional.one_hot(LABELS, 3)
-    assert text_of(lambda: causal_use(network, PIXELS, one_hot)) == (
-        "labels must be numbers of classes, [b] or [b, m], but came one-hot as [10, 3] zeros and "
-        "ones; give labels.argmax(-1)."
-    )
-    assert text_of(lambda: causal_use(network, PIXELS, LABELS[:3])) == (
-        "causal use needs images and a label for each, but got 10 images and 3 labels."
-    )
-    assert text_of(lambda: causal_use(network, PIXELS, LABELS, silenced=["prim"])) == (
-        "there is no layer 'prim' to silence; did you mean 'primary'? known: lower, primary, upper."
-    )
-    plain = create_model("convnet_avg", image=(1, 24, 24)).eval()
-    found = text_of(lambda: causal_use(plain, torch.rand(2, 1, 24, 24), torch.tensor([0, 1])))
-    assert "ConvNet takes no `couple`; take a capsule network" in found

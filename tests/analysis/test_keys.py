@@ -106,14 +106,3 @@ def test_brute_force_agrees(levels):
         assert (row.images, row.keys) == (total, len(counts))
         expected = -sum(n / total * math.log(n / total, 2) for n in counts)
         assert row.entropy == pytest.approx(expected, abs=1e-12)
-
-
-def test_order_batches_and_the_order_of_children_change_nothing():
-    coupling, predicted = random_case()
-    expected = keys_of(coupling, predicted)
-    order = torch.randperm(len(coupling), generator=torch.Generator().manual_seed(4))
-    measurement = MeasureKeys()
-    for some in order.split(7):
-        measurement.add(network({"classes": coupling[some].flip(1)}), predicted[some])
-    assert measurement.result() == expected
-    assert sum(measurement.dictionary(0).values()) == expected.classes[0].images
