@@ -1,14 +1,4 @@
-"""A run is a folder. Every file in it is replaced whole, so no moment leaves it unreadable.
-
-recipe.json         what is trained
-environment.json    versions, machine, command
-metrics.jsonl       one line an epoch
-state.ckpt          everything needed to go on
-best.safetensors    the network of the best epoch, where the recipe keeps that
-model.safetensors   the network, once training is done
-result.json         accuracy on the test images, looked at when training is over
-digests.json        of every file above, so that a damaged one is not used
-"""
+"""A run is a folder. Every file in it is replaced whole, so no moment leaves it unreadable."""
 
 import json
 import os
@@ -45,44 +35,37 @@ from torchcaps.train.selecting import in_words
 VERSIONS = ("torchcaps", "torch", "python")
 
 
+class _File:
+    """A file of a run, by its name in the folder."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, run: Any, kind: Any = None) -> Path:
+        return Path(self.name) if run is None else Path(run.folder, self.name)
+
+
 @dataclass(frozen=True)
 class Run:
-    """Where the files of a run lie."""
+    """Where the files of a run lie. digests.json has the digest of each, so that a damaged one is
+    not used."""
 
     folder: Path
+    # What is trained, and versions, machine and command.
+    recipe_file = _File("recipe.json")
+    environment_file = _File("environment.json")
+    # One line an epoch, and everything that is needed to go on.
+    metrics_file = _File("metrics.jsonl")
+    state_file = _File("state.ckpt")
+    # The network of the best epoch so far, where a recipe keeps it; that of the end; its accuracy
+    # on test images, which are looked at when training is over.
+    best_file = _File("best.safetensors")
+    model_file = _File("model.safetensors")
+    result_file = _File("result.json")
 
     def __post_init__(self) -> None:
         # Text is a path, too.
         object.__setattr__(self, "folder", path_of("folder", self.folder))
-
-    @property
-    def recipe_file(self) -> Path:
-        return self.folder / "recipe.json"
-
-    @property
-    def state_file(self) -> Path:
-        return self.folder / "state.ckpt"
-
-    @property
-    def model_file(self) -> Path:
-        return self.folder / "model.safetensors"
-
-    @property
-    def best_file(self) -> Path:
-        """The network of the best epoch so far, where a recipe keeps it."""
-        return self.folder / "best.safetensors"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def environment_file(self) -> Path:
-        return self.folder / "environment.json"
-
-    @property
-    def result_file(self) -> Path:
-        return self.folder / "result.json"
 
     @property
     def recipe(self) -> Recipe:
