@@ -71,16 +71,9 @@ def fit_many(
     return runs
 
 
-def outcomes(
-    calls: Sequence[Mapping[str, Any]],
-    done: Callable[[int, Run | Exception], None] = lambda index, outcome: None,
-) -> list[Run | Exception]:
-    """What became of each run, whatever became of the others.
-
-    Arguments:
-        calls: what `fit` is called with, each by its names.
-        done: is told of each outcome when it is there, with its place among the calls.
-    """
+def outcomes(calls: Sequence[Mapping[str, Any]]) -> list[Run | Exception]:
+    """What became of each run, whatever became of the others; a call is what `fit` is called with,
+    by its names."""
     ranks = join()
     if ranks.count > 1:
         raise TorchcapsError(
@@ -88,11 +81,6 @@ def outcomes(
             f"together here; start one, or train the runs one by one."
         )
     found: dict[int, Run | Exception] = {}
-
-    def end(index: int, outcome: Run | Exception) -> None:
-        found[index] = outcome
-        done(index, outcome)
-
     told = Told()
     with ExitStack() as held:
         going: dict[int, tuple[Going, Iterator[None]]] = {}
@@ -100,10 +88,10 @@ def outcomes(
             try:
                 one = begin(Call(**call), held, told, beside=len(calls) > 1)
             except Exception as error:
-                end(index, error)
+                found[index] = error
                 continue
             if isinstance(one, Run):
-                end(index, one)
+                found[index] = one
             else:
                 going[index] = one, one.steps()
         streams = {index: stream_of(one.ranks.device) for index, (one, _) in going.items()}
@@ -113,7 +101,7 @@ def outcomes(
                     over = _until_one_is_over(going, streams)
                 for index, why in over.items():
                     one, _ = going.pop(index)
-                    end(index, _result(one) if why is None else why)
+                    found[index] = _result(one) if why is None else why
     return [found[index] for index in range(len(calls))]
 
 
