@@ -43,7 +43,7 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
-from torchcaps.train.class_measures import ClassMeasures
+from torchcaps.train.class_measures import ClassMeasures, Measure
 from torchcaps.train.folder.alone import alone
 from torchcaps.train.images import images_of, parted, watched
 from torchcaps.train.judging import Judged
@@ -456,7 +456,7 @@ def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed,
 
 def judged_in_turn(monkeypatch, *shares: float) -> None:
     found = iter(shares)
-    rest = Commonest("a", 0.5), None, ClassMeasures({}, {})
+    rest = Commonest("a", 0.5), None, ClassMeasures({}, {}, Measure(0.5))
     monkeypatch.setattr(FIT, "share_right", lambda *_, **__: next(found))
     monkeypatch.setattr(FIT, "judge", lambda *_, **__: Judged(next(found), *rest))
 
