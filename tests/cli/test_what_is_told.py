@@ -208,6 +208,7 @@ def test_compare_draws_the_statistic_that_was_typed(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Told()
-    monkeypatch.setattr(study, "compare", lambda runs: SimpleNamespace(check_statistic=seen))
+    found = SimpleNamespace(check_statistic=seen, against=lambda baseline: found)
+    monkeypatch.setattr(study, "compare", lambda runs: found)
     assert call("compare", "runs", "--statistic", "dyr.1").err == "torchcaps: told.\n"
     assert seen == [(("dyr.1",), {})]
