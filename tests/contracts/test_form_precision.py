@@ -14,7 +14,6 @@ from contracts.forms import (
     SMALL,
     Case,
     dtype_of,
-    gradients_of,
     leaves_of,
     marked,
     may_be_given,
@@ -151,25 +150,6 @@ def test_what_is_not_finite_stays_in_its_sample(way, case, bad):
         assert x[[0, 1, 2, 4]].isfinite().all()
     assert not numbers["pose"][3].isfinite().all()
     assert not of_pose[3].isfinite().all()
-
-
-@FEW
-@pytest.mark.parametrize("layout", ["strided", "expanded"])
-def test_children_may_lie_anyhow_in_memory(way, case, layout):
-    found, leaves = [], leaves_of(case, dtype_of(way))
-    names = [name for name in ("pose", "activation", "length") if name in leaves]
-    for each in (layout, "contiguous"):
-        given = {name: x.clone().requires_grad_() for name, x in leaves.items()}
-        made = dict(given)
-        for name in names:
-            x = given[name] if layout == "strided" else given[name][:1].expand(leaves[name].shape)
-            if layout == "strided" and each != "contiguous":
-                x = x.movedim(0, -1).contiguous().movedim(-1, 0)
-            made[name] = x if each != "contiguous" else x.contiguous()
-        numbers = numbers_of(route(way, case, made))
-        found.append([numbers, gradients_of(numbers.values(), given)])
-    bar = 1e-12 if way == "fused" else 1e-5
-    torch.testing.assert_close(*found, rtol=bar, atol=bar)
 
 
 def broadcast():

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.ops import materialise, route, self_routing
-from torchcaps.types import Capsules, VoteMap, Window
+from torchcaps.ops import route, self_routing
+from torchcaps.types import Capsules, VoteMap
 
 VOTES = torch.tensor([[[2.0], [4.0]], [[6.0], [8.0]]], dtype=torch.float64)  # [i, j, d]
 POSES = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
@@ -54,27 +54,6 @@ def test_children_that_are_not_there_leave_parents_and_gradients_finite():
     assert not parents.pose.any()
     (parents.activation.sum() + parents.pose.sum()).backward()
     assert nobody.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("window", [None, Window((4, 5, 2), (3, 2), (1, 1))])
-def test_by_its_name_it_sees_the_children_of_a_vote_map(window):
-    n, slots = (40, 12) if window else (6, 6)
-    children = Capsules(torch.randn(2, n, 3), torch.rand(2, n))
-    vote_map = VoteMap(children, torch.randn(slots, 4, 5, 3), window=window)
-    weight = torch.randn(slots, 4, 3)
-    found = route(vote_map, "self_routing", weight=weight, keep="last")
-    pose, active = children
-    if window is not None:
-        pose, active = window.of(pose), window.of(active.unsqueeze(-1)).squeeze(-1)
-    votes = materialise(vote_map)
-    expected = self_routing(votes, active, poses=pose, weight=weight, keep="last")
-    assert torch.equal(found.parents.pose, expected.parents.pose)
-    assert torch.equal(found.parents.activation, expected.parents.activation)
-    # The coupling of one child in one window, by hand.
-    logits = (weight[1] * (pose[0, 2, 1] if window else pose[0, 1])).sum(-1)
-    coupling = found.steps[0].coupling
-    own = coupling[0, 2, 1] if window else coupling[0, 1]
-    torch.testing.assert_close(own, logits.softmax(-1))
 
 
 def test_what_does_not_fit_is_told():
