@@ -11,7 +11,8 @@ export function where(layer, capsule) {
   return `${layer.name} ${capsule} (row ${Math.floor(place / columns) + 1}, column ${(place % columns) + 1}, type ${(capsule % types) + 1})`;
 }
 
-// One picture that is made once and then moved, so that bars and lines glide.
+// One picture that is made once and then moved, so that bars glide. Lines do not: hundreds of them
+// would be drawn anew for each step of the way, while the next answer is computed.
 export class Tree {
   constructor({ onSelect, onSilence }) {
     this.lines = svg("g", { class: "lines" });
@@ -48,6 +49,7 @@ export class Tree {
   drawLines(links, places, top) {
     const seen = new Set();
     links.forEach((link, depth) => {
+      const even = link.lines.every((line) => !line[3]);
       for (const [child, parent, coupling, strong] of link.lines) {
         const key = `${depth}.${child}.${parent}`;
         seen.add(key);
@@ -56,9 +58,10 @@ export class Tree {
           this.lines.append(this.paths.get(key));
         }
         const path = this.paths.get(key);
-        const even = link.lines.every((line) => !line[3]);
         look(path, (strong || even ? 1 : FADED) * Math.min(1, Math.max(0, coupling)));
-        path.setAttribute("d", curve(places[depth].get(child), top(depth), places[depth + 1].get(parent), top(depth + 1) + BAR));
+        const way = curve(places[depth].get(child), top(depth), places[depth + 1].get(parent), top(depth + 1) + BAR);
+        // Most lines stay where they are, and to lay one anew takes longest of all.
+        if (path.getAttribute("d") !== way) path.setAttribute("d", way);
       }
     });
     forget(this.paths, seen, (path) => path);
