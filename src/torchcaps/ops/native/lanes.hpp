@@ -32,6 +32,7 @@ constexpr int LANES = 4;
 
 typedef float V __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
+typedef uint32_t U __attribute__((vector_size(4 * LANES)));
 
 constexpr Int MOST_THREADS = 256;
 
@@ -58,11 +59,11 @@ inline V exponential(V x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  I bits;
+  U bits;  // which wrap where x is far below, and are not used then
   std::memcpy(&bits, &turned, sizeof bits);
   bits -= 0x4B400000;
   // Half of the power at a time, for a whole one may be too small.
-  const I half = bits >> 1, first = (half + 127) << 23, second = (bits - half + 127) << 23;
+  const U half = U(I(bits) >> 1), first = (half + 127) << 23, second = (bits - half + 127) << 23;
   V power, rest;
   std::memcpy(&power, &first, sizeof power);
   std::memcpy(&rest, &second, sizeof rest);
