@@ -93,6 +93,8 @@ def test_a_folder_says_its_routing_and_older_ones_are_found(ledger):
     assert ledger.run(one).folder == older
     ledger.write(one, OWN, {"accuracy": 50.0})
     assert ledger.folder.joinpath(f"{older.name}.values.json").is_file()
+    by_itself = make_recipe(model="capsnet", data="sign")
+    assert Cell(by_itself, (OWN,)).name.startswith("capsnet-dynamic-s0-")
     strange = make_recipe(model="capsnet", data="sign", options={"routing": "my/Anneal…"})
     assert Cell(strange, (OWN,)).name.startswith("capsnet-my-Anneal--s0-")
 

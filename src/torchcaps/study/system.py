@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
 from torchcaps.study.look import Look
 from torchcaps.train.recipe import Recipe
 
@@ -25,7 +26,9 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """Name its run: the digest tells two recipes apart, the rest is for people."""
-        routing = re.sub(r"[^\w.-]+", "-", str(self.recipe.options.get("routing", "")))
+        preset = MODELS.get(self.recipe.model)
+        options = {**(preset.options if preset else {}), **self.recipe.options}
+        routing = re.sub(r"[^\w.-]+", "-", str(options.get("routing", "")))
         which = f"{self.recipe.model}-{routing}" if routing else self.recipe.model
         return f"{which}-s{self.recipe.seed}-{self.recipe.digest()}"
 
