@@ -10,9 +10,8 @@ import io
 import os
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -31,24 +30,24 @@ PIXELS = 3 * 32 * 32
 MOST_BYTES = 1 << 28
 
 
-@dataclass(frozen=True)
-class _Version:
-    """How the authors named one version's archive, folder and files."""
+class _Layout(NamedTuple):
+    """How the authors named one set, its folders and its files: in the binary version these end in
+    .bin, and archives are called after the version."""
 
-    archive: str
-    folder: str
-    files: dict[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class _Layout:
     name: str
+    archive: str
+    folders: dict[str, str]
+    files: dict[str, tuple[str, ...]]
     class_names: tuple[str, ...]
     # In a record of the binary version the wanted label is the last of so many.
     label_bytes: int
     label_key: str
-    binary: _Version
-    python: _Version
+
+    def archive_of(self, version: str) -> str:
+        return f"{self.archive}-{version}.tar.gz"
+
+    def files_of(self, version: str, split: str) -> list[str]:
+        return [f"{name}{'.bin' * (version == 'binary')}" for name in self.files[split]]
 
 
 # Of the files of the Python version, as everybody else compares them. Nobody finds another file of
@@ -60,26 +59,17 @@ PYTHON_MD5 = {
     *("16019d7e3df5f24257cddd939b257f8d", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
 }
 
-_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-
 _TEN = _Layout(
     name="cifar10",
+    archive="cifar-10",
+    folders={"binary": "cifar-10-batches-bin", "python": "cifar-10-batches-py"},
+    files={"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)},
     class_names=(
         *("airplane", "automobile", "bird", "cat", "deer"),
         *("dog", "frog", "horse", "ship", "truck"),
     ),
     label_bytes=1,
     label_key="labels",
-    binary=_Version(
-        "cifar-10-binary.tar.gz",
-        "cifar-10-batches-bin",
-        {"train": tuple(f"{batch}.bin" for batch in _BATCHES), "test": ("test_batch.bin",)},
-    ),
-    python=_Version(
-        "cifar-10-python.tar.gz",
-        "cifar-10-batches-py",
-        {"train": _BATCHES, "test": ("test_batch",)},
-    ),
 )
 
 _FINE = """
@@ -95,19 +85,12 @@ trout tulip turtle wardrobe whale willow_tree wolf woman worm
 
 _HUNDRED = _Layout(
     name="cifar100",
+    archive="cifar-100",
+    folders={"binary": "cifar-100-binary", "python": "cifar-100-python"},
+    files={"train": ("train",), "test": ("test",)},
     class_names=tuple(_FINE.split()),
     label_bytes=2,
     label_key="fine_labels",
-    binary=_Version(
-        "cifar-100-binary.tar.gz",
-        "cifar-100-binary",
-        {"train": ("train.bin",), "test": ("test.bin",)},
-    ),
-    python=_Version(
-        "cifar-100-python.tar.gz",
-        "cifar-100-python",
-        {"train": ("train",), "test": ("test",)},
-    ),
 )
 
 
@@ -144,7 +127,7 @@ def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> I
 
 def _read(layout: _Layout, root: Path, split: str) -> ImageSet:
     version, contents = _contents(layout, root, split)
-    parse = _binary if version is layout.binary else _python
+    parse = _binary if version == "binary" else _python
     images, labels = zip(*(parse(layout, path, content) for path, content in contents), strict=True)
     counts = [len(batch) for batch in labels]
     if len(set(counts)) > 1:
@@ -159,36 +142,41 @@ def _read(layout: _Layout, root: Path, split: str) -> ImageSet:
 
 def _contents(
     layout: _Layout, root: Path, split: str
-) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
+) -> tuple[str, Iterator[tuple[Path, bytearray]]]:
     """Find the version that is there, and its files of this split, read one at a time."""
-    versions = (layout.binary, layout.python)
-    for version in versions:
-        names = version.files[split]
-        for folder in (root, root / version.folder):
+    for version, inside in layout.folders.items():
+        names = layout.files_of(version, split)
+        for folder in (root, root / inside):
             if (folder / names[0]).is_file():
                 paths = [folder / name for name in names]
                 return version, ((path, whole(path, most=MOST_BYTES)) for path in paths)
-    for archive in (root, *(root / version.archive for version in versions)):
+    archives = [layout.archive_of(version) for version in layout.folders]
+    for archive in (root, *(root / each for each in archives)):
         if archive.is_file():
-            return _unpacked(versions, archive, split)
+            return _unpacked(layout, archive, split)
     raise TorchcapsError(
-        f"{layout.name} is not in {root}; point to the folder that holds {layout.binary.archive}, "
-        f"{layout.python.archive}, or the folder unpacked from either."
+        f"{layout.name} is not in {root}; point to the folder that holds {', '.join(archives)}, or "
+        f"the folder unpacked from either."
     )
 
 
 def _unpacked(
-    versions: tuple[_Version, ...], archive: Path, split: str
-) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
-    inside = [[f"{each.folder}/{name}" for name in each.files[split]] for each in versions]
-    member_names = [name for names in inside for name in names]
-    found = tar_members(archive, member_names, most=MOST_BYTES)
-    for version, names in zip(versions, inside, strict=True):
+    layout: _Layout, archive: Path, split: str
+) -> tuple[str, Iterator[tuple[Path, bytearray]]]:
+    inside = {
+        version: [f"{folder}/{name}" for name in layout.files_of(version, split)]
+        for version, folder in layout.folders.items()
+    }
+    found = tar_members(
+        archive, [each for names in inside.values() for each in names], most=MOST_BYTES
+    )
+    for version, names in inside.items():
         if all(name in found for name in names):
             return version, ((archive / name, found.pop(name)) for name in names)
+    wanted = " or ".join(names[-1] for names in inside.values())
     raise TorchcapsError(
-        f"{archive} should hold {' or '.join(names[-1] for names in inside)} and the files "
-        f"beside it, but does not; it is another archive, or cut short: fetch it again."
+        f"{archive} should hold {wanted} and the files beside it, but does not; it is another "
+        f"archive, or cut short: fetch it again."
     )
 
 
