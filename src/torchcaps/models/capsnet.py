@@ -34,6 +34,8 @@ Ambiguities:
    backbone; the printed 12.45M needs 256 channels and a padded primary convolution, as here.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import nn
@@ -56,7 +58,7 @@ from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, WIDE, hands_on, listed
-from torchcaps.models.stack import routed_by
+from torchcaps.models.stack import dense_stack, routed_by
 from torchcaps.ops.squashing import Squash
 
 D_CLASS = 16
@@ -194,3 +196,32 @@ def on_maps(
         decoder=decoder,
     )
     return initialised(network, init)
+
+
+def stacked(
+    image: tuple[int, int, int],
+    backbone: nn.Module,
+    primary: PrimaryCapsules,
+    sizes: Mapping[str, tuple[int, int]],
+    *,
+    head: bool = False,
+    decoder: bool = False,
+    mask: Mask = "class",
+    **options: Any,
+) -> CapsuleNetwork:
+    """Primary capsules on the maps of a backbone, and dense layers of these sizes on them, the last
+    of them the classes."""
+    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
+    grid = (height, width, channels // primary.d_out)
+    n_classes, d_class = sizes["classes"]
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=primary,
+        primary_grid=grid,
+        layers=dense_stack(sizes, n_in=math.prod(grid), d_in=primary.d_out, **options),
+        head=nn.Linear(d_class, 1) if head else None,
+        decoder=Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask)
+        if decoder
+        else None,
+    )

@@ -20,20 +20,13 @@ Ambiguities:
 
 from typing import Any
 
-from torch import nn
-
-from torchcaps.layers import (
-    Decoder,
-    PrimaryCapsules,
-    feature_shape,
-    sabour_backbone,
-)
+from torchcaps.layers import PrimaryCapsules, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.models.capsnet import stacked
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
-from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import DetachVotes, Scale
 
 D_PRIMARY, D_HIDDEN, D_CLASS = 8, 8, 16
@@ -62,24 +55,15 @@ def gamma_capsnet(
         detach = "none"
     backbone = sabour_backbone(image[0])
     projection = rectified(LargeConv2d(256, 256, 9, stride=2), primary_relu)
-    primary = PrimaryCapsules(projection, d_out=D_PRIMARY)
-    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    types = channels // D_PRIMARY
-    network = CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers=dense_stack(
-            {"hidden": (N_HIDDEN, D_HIDDEN), "classes": (n_classes, D_CLASS)},
-            n_in=height * width * types,
-            d_in=D_PRIMARY,
-            weight_std=weight_std,
-            routing=routing,
-            **{"squash": "hinton", "scale": scale, "bias": bias, "detach": detach} | of_routing,
-        ),
-        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask="none")
-        if decoder
-        else None,
+    network = stacked(
+        image,
+        backbone,
+        PrimaryCapsules(projection, d_out=D_PRIMARY),
+        {"hidden": (N_HIDDEN, D_HIDDEN), "classes": (n_classes, D_CLASS)},
+        decoder=decoder,
+        mask="none",
+        weight_std=weight_std,
+        routing=routing,
+        **{"squash": "hinton", "scale": scale, "bias": bias, "detach": detach} | of_routing,
     )
     return initialised(network, init)

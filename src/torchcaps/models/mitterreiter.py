@@ -49,12 +49,12 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.layers.backbone import rectified
+from torchcaps.models.capsnet import stacked
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import SQUASHES
 from torchcaps.models.preset import SMALL, WIDE, hands_on, listed
-from torchcaps.models.stack import dense_stack
 from torchcaps.ops.squashing import Squash
 
 # Ours: 6 depths × 4 numbers of capsules × 5 of components, and one layer routed from as many
@@ -107,24 +107,19 @@ def mitterreiter_grid(
     n_primary, *hidden = _counts(widths)
     backbone, projection = _trunk(image, n_primary * d_pose)
     sizes = {f"hidden_{depth}": (n, d_pose) for depth, n in enumerate(hidden, start=2)}
-    network = CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=PrimaryCapsules(rectified(projection, primary_relu), d_out=d_pose, squash=squash),
-        primary_grid=(1, 1, n_primary),
-        layers=dense_stack(
-            sizes | {"classes": (n_classes, d_pose)},
-            n_in=n_primary,
-            d_in=d_pose,
-            weight_std=weight_std,
-            routing=routing,
-            bias=bias,
-            prior=prior,
-            squash=squash,
-            **of_routing,
-        ),
-        head=nn.Linear(d_pose, 1) if head else None,
-        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
+    network = stacked(
+        image,
+        backbone,
+        PrimaryCapsules(rectified(projection, primary_relu), d_out=d_pose, squash=squash),
+        sizes | {"classes": (n_classes, d_pose)},
+        head=head,
+        decoder=decoder,
+        weight_std=weight_std,
+        routing=routing,
+        bias=bias,
+        prior=prior,
+        squash=squash,
+        **of_routing,
     )
     return initialised(network, init)
 

@@ -38,19 +38,14 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from torchcaps._checks import check_choice
-from torchcaps.layers import (
-    Decoder,
-    PrimaryCapsules,
-    feature_shape,
-    sabour_backbone,
-)
+from torchcaps.layers import PrimaryCapsules, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.models.capsnet import stacked
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
-from torchcaps.models.stack import dense_stack
 
 # Words, since there are three.
 Bias = Literal["none", "added", "odd"]
@@ -198,33 +193,17 @@ def _deep(
     backbone = sabour_backbone(image[0], width=width)
     projection = rectified(LargeConv2d(width, 256, 9, stride=2), primary_relu)
     primary = PrimaryCapsules(projection, d_out=D_PRIMARY)
-    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    types = channels // D_PRIMARY
     sizes = {f"hidden_{depth}": (N_HIDDEN, D_HIDDEN) for depth in range(2, n_layers)}
     sizes["classes"] = (n_classes, D_CLASS)
-    return CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers=dense_stack(sizes, n_in=height * width * types, d_in=D_PRIMARY, **options),
-        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
-    )
+    return stacked(image, backbone, primary, sizes, decoder=decoder, **options)
 
 
 def _sign(
     image: tuple[int, int, int], n_classes: int, n_hidden: int, **options: Any
 ) -> CapsuleNetwork:
-    channels, height, width = image
-    n_in = channels * height * width
+    primary = PrimaryCapsules(nn.Identity(), d_out=1, squash="none")
     sizes = {"hidden_2": (n_hidden, 1), "classes": (n_classes, 1)}
-    return CapsuleNetwork(
-        image=image,
-        backbone=nn.Identity(),
-        primary=PrimaryCapsules(nn.Identity(), d_out=1, squash="none"),
-        primary_grid=(height, width, channels),
-        layers=dense_stack(sizes, n_in=n_in, d_in=1, **options),
-    )
+    return stacked(image, nn.Identity(), primary, sizes, **options)
 
 
 def _bias(word: str) -> bool | str:
