@@ -228,6 +228,11 @@ class OpRouting(Routing):
 
     # Whether `create_parameters` makes some.
     has_parameters: bool = True
+    # What the op is told of what the module has by the same names.
+    told: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.told}
 
     @abstractmethod
     def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:

@@ -38,6 +38,7 @@ class DistanceRouting(OpRouting):
     """
 
     algorithm = "distance"
+    told = ("iterations", "scale", "bias", "squash", "detach")
     bias: nn.Parameter | None
     running_scale: Tensor
     MOMENTUM = 0.1
@@ -76,13 +77,7 @@ class DistanceRouting(OpRouting):
 
     def options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training
-        return {
-            "iterations": self.iterations,
-            "scale": self._stored() if stored else self.scale,
-            "bias": self.bias,
-            "squash": self.squash,
-            "detach": self.detach,
-        }
+        return super().options() | ({"scale": self._stored()} if stored else {})
 
     def finished(self, routed: Routed) -> Routed:
         distances, pose = routed.scale, routed.parents.pose

@@ -42,6 +42,7 @@ class DynamicRouting(OpRouting):
     """
 
     algorithm = "dynamic"
+    told = ("iterations", "bias", "prior", "odd_bias", "leaky", "squash", "detach", "agreement")
     prior: nn.Parameter | None
     bias: nn.Parameter | None
     agreement: float | nn.Parameter
@@ -97,15 +98,3 @@ class DynamicRouting(OpRouting):
 
     def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
         return dynamic_routing(votes, **asked)
-
-    def options(self) -> dict[str, Any]:
-        return {
-            "iterations": self.iterations,
-            "bias": self.bias,
-            "prior": self.prior,
-            "odd_bias": self.odd_bias,
-            "leaky": self.leaky,
-            "squash": self.squash,
-            "detach": self.detach,
-            "agreement": self.agreement,
-        }

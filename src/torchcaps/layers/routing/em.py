@@ -38,6 +38,10 @@ class EMRouting(OpRouting):
     """
 
     algorithm = "em"
+    told = (
+        *("beta_a", "beta_u", "iterations", "variant", "compete"),
+        *("lambda_", "lambda_schedule", "variance_floor"),
+    )
     beta_a: nn.Parameter
     beta_u: nn.Parameter
 
@@ -89,17 +93,7 @@ class EMRouting(OpRouting):
         child_id = None
         if self.compete == "all" and self.window is not None:
             child_id = self.window.child_id(self.beta_a.device)
-        return {
-            "beta_a": self.beta_a,
-            "beta_u": self.beta_u,
-            "iterations": self.iterations,
-            "variant": self.variant,
-            "compete": self.compete,
-            "child_id": child_id,
-            "lambda_": self.lambda_,
-            "lambda_schedule": self.lambda_schedule,
-            "variance_floor": self.variance_floor,
-        }
+        return super().options() | {"child_id": child_id}
 
     def finished(self, routed: Routed) -> Routed:
         if not self.unit_poses:

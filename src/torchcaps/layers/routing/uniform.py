@@ -26,6 +26,7 @@ class UniformRouting(OpRouting):
     """
 
     algorithm = "uniform"
+    told = ("normalise", "bias", "squash")
     bias: nn.Parameter | None
 
     def __init__(
@@ -47,6 +48,3 @@ class UniformRouting(OpRouting):
 
     def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
         return uniform_routing(votes, **asked)
-
-    def options(self) -> dict[str, Any]:
-        return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}
