@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models.preset import MODELS
 
 LARGEST = 4 << 30
 # Of any whole number that a network is made with: a side of an image, its classes, an option.
@@ -26,6 +27,8 @@ MOST = 10**6
 MOST_PIXELS = 1 << 31
 MOST_LAYERS = 100
 REMEDIES = 3
+# Windows with a stride and one matrix for all; a convolution over the whole map.
+FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
 
 # A network of its image, its class count and its options.
 Make = Callable[..., nn.Module]
@@ -72,17 +75,16 @@ def doubt_order(image: tuple[int, int, int]) -> str:
     )
 
 
-def check_weights(name: str, make: Make, others: dict[str, Make], **chosen: Any) -> None:
+def check_weights(name: str, make: Make, **chosen: Any) -> None:
     """Refuse a network with a weight beyond `LARGEST`, or beyond the memory of the machine, in a
-    sentence with up to three remedies that were tried. `others` are networks that may be fit for
-    large images."""
+    sentence with up to three remedies that were tried."""
     if torch.get_default_device().type == "meta":
         return  # Nothing is allocated, so nothing is refused.
     most = min(LARGEST, _memory())
     weight, tensor = heaviest(_drawn(make, chosen))
     if tensor.nbytes <= most:
         return
-    remedies = _remedies(make, others, chosen, most)
+    remedies = _remedies(name, make, chosen, most)
     shape = "×".join(map(str, tensor.shape))
     image = "×".join(map(str, chosen["image"]))
     does = "; ".join(f"({number}) {each}" for number, each in enumerate(remedies, 1))
@@ -161,7 +163,7 @@ def made(make: Make, chosen: dict[str, Any]) -> nn.Module:
         ) from None
 
 
-def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most: int) -> list[str]:
+def _remedies(name: str, make: Make, chosen: dict[str, Any], most: int) -> list[str]:
     def fits(make: Make, **given: Any) -> bool:
         try:
             return heaviest(_drawn(make, given))[1].nbytes <= most
@@ -174,22 +176,21 @@ def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most:
     if fits(make, **chosen | {"decoder": False}):
         found.append("decoder=False")
     _, height, width = chosen["image"]
-    small, large = 1, max(height, width)
-    while large - small > 1:
-        middle = (small + large) // 2
-        image = _scaled(chosen["image"], middle)
+
+    def is_too_large(side: int) -> bool:
+        smaller = chosen | {"image": _scaled(chosen["image"], side)}
         # Below what passes through the convolutions nothing fits; a larger image may.
-        if fits(make, **chosen | {"image": image}) or not _passes(make, chosen | {"image": image}):
-            small = middle
-        else:
-            large = middle
-    image = _scaled(chosen["image"], small)
+        return not fits(make, **smaller) and _passes(make, smaller)
+
+    sides = range(2, max(height, width))
+    side = 1 + bisect.bisect_left(sides, True, key=is_too_large)
+    image = _scaled(chosen["image"], side)
     if fits(make, **chosen | {"image": image}):
         found.append(f"images of {'×'.join(map(str, image))} or smaller")
     plain = {"image": chosen["image"], "n_classes": chosen["n_classes"]}
-    for name, other in others.items():
-        if fits(other, **plain):
-            found.append(f"{name}, made for large images")
+    for other in FOR_LARGE_IMAGES:
+        if other != name and fits(MODELS[other].build, **plain):
+            found.append(f"{other}, made for large images")
     return found[:REMEDIES]
 
 

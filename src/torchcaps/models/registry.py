@@ -28,9 +28,6 @@ from torchcaps.models.options import (
 )
 from torchcaps.models.preset import MODELS, Preset
 
-# Windows with a stride and one matrix for all; a convolution over the whole map.
-FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
-
 
 def make_model(
     name: str,
@@ -157,5 +154,4 @@ def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
     )
     size = math.prod(chosen["image"]) * chosen["n_classes"]
     if sizes or size > math.prod(preset.image) * preset.n_classes:
-        others = {each: MODELS[each].build for each in FOR_LARGE_IMAGES if each != name}
-        check_weights(name, preset.build, others, **chosen)
+        check_weights(name, preset.build, **chosen)
