@@ -65,16 +65,15 @@ def _flipped(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
     return torch.where(mirrored, pixels.flip(-1), pixels)
 
 
-def _shifted_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: int) -> Tensor:
-    return _flipped(_shifted(pixels, seed, sample, most=most), seed, sample)
+def _and_flipped(pixels: Tensor, seed: int, sample: Tensor, *, change: Augmentation) -> Tensor:
+    return _flipped(change(pixels, seed, sample), seed, sample)
 
 
-def _turned_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: float) -> Tensor:
+def _turned(pixels: Tensor, seed: int, sample: Tensor, *, most: float) -> Tensor:
     u = uniform(seed, sample, _MAP, 1, pixels.device).to(pixels.dtype)[:, 0]
     upright, same = torch.zeros_like(u), torch.ones_like(u)
     linear = linear_maps((u * 2 - 1) * math.radians(most), upright, same, same)
-    moved = warp(pixels, torch.cat([linear, linear.new_zeros(len(u), 2, 1)], -1))
-    return _flipped(moved, seed, sample)
+    return warp(pixels, torch.cat([linear, linear.new_zeros(len(u), 2, 1)], -1))
 
 
 def _lit(
@@ -97,23 +96,18 @@ def _means(pixels: Tensor) -> Tensor:
     return (steps / (255 * 256 * pixels[0, 0].numel())).to(pixels.dtype)
 
 
-def _flipped_lit(
-    pixels: Tensor, seed: int, sample: Tensor, *, brightness: float, contrast: float
-) -> Tensor:
-    return _flipped(
-        _lit(pixels, seed, sample, brightness=brightness, contrast=contrast), seed, sample
-    )
-
-
+_FLIPPED: Mapping[str, Augmentation] = {
+    "crop4-flip": partial(_shifted, most=4),
+    "flip-light": partial(_lit, brightness=0.25, contrast=0.8),
+    "shift2-flip": partial(_shifted, most=2),
+    "turn20-flip": partial(_turned, most=20),
+}
 AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
     {
         "affine": affine,
-        "crop4-flip": partial(_shifted_flipped, most=4),
-        "flip-light": partial(_flipped_lit, brightness=0.25, contrast=0.8),
         "light": partial(_lit, brightness=0.35, contrast=0.5),
         "shift2": partial(_shifted, most=2),
-        "shift2-flip": partial(_shifted_flipped, most=2),
-        "turn20-flip": partial(_turned_flipped, most=20),
+        **{name: partial(_and_flipped, change=change) for name, change in _FLIPPED.items()},
     }
 )
 
