@@ -90,8 +90,11 @@ def route_concurrently(
     check_keep(keep)
     check_iterations(iterations)
     couple, intervene = _functions(layers, couple, intervene)
+    check_have_routings(layers)
     names = list(layers)
-    _begin(layers)
+    for layer in layers.values():
+        # What a call of the layers makes, since they are not called here.
+        make_weights(layer)
 
     looks = {name: _Look(layer, keep) for name, layer in layers.items()}
     steps: dict[str, list[Step]] = {}
@@ -166,13 +169,6 @@ class _Look:
         if seen is not self.children:
             self.children, self.votes = seen, self.layer.votes(seen)
         return self.layer.step(seen, parents, votes=self.votes, keep=keep, couple=couple)
-
-
-def _begin(layers: Mapping[str, CapsuleLayer]) -> None:
-    """Make what a call of the layers makes, since they are not called here."""
-    check_have_routings(layers)
-    for layer in layers.values():
-        make_weights(layer)
 
 
 def check_have_routings(layers: Mapping[str, nn.Module]) -> None:
