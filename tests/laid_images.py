@@ -1,8 +1,25 @@
 """Images in memory that tests look at: noise, and blocks that tell which image they are."""
 
+from typing import Any
+
 import torch
 
 from torchcaps.data import ImageSet
+
+
+class Pets:
+    """A data set of others: a length and items are all that is asked for."""
+
+    def __init__(self, *items: Any, classes: list[str] | None = None):
+        self.items = items
+        if classes:
+            self.classes = classes
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, at: int) -> Any:
+        return self.items[at]
 
 
 def labelled(name: str, images: torch.Tensor, n_classes: int = 1) -> ImageSet:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from error_text import text_of
 from laid_images import labelled
 from torchcaps.data import ImageSet
 from torchcaps.data.make import affnist_style
@@ -170,42 +169,7 @@ def test_without_a_map_an_image_is_centred_exactly() -> None:
     assert torch.equal(pixels, expected)
 
 
-def test_the_name_the_shape_and_an_unknown_name_of_ranges() -> None:
+def test_the_name_and_the_shape() -> None:
     images = AffnistStyle(spots(), copies=32)
     assert (images.name, images.image_shape) == ("affnist-style-spots", (3, 40, 40))
     assert len(images) == 32 * COUNT
-    assert text_of(lambda: AffnistStyle(spots(), ranges="oficial")) == (
-        "ranges='oficial' is unknown; did you mean 'official'? known: gu, official."
-    )
-
-
-@pytest.mark.parametrize("side", [0, -3, 40.0])
-def test_a_frame_without_pixels_is_told(side) -> None:
-    assert text_of(lambda: AffnistStyle(spots(), side=side)) == (
-        f"side must be a whole number of pixels from 1, but came as {side}."
-    )
-
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        AffineRanges(20, 0.2, (0, 1.2), None),
-        AffineRanges(20, 0.2, (0.8, NAN), None),
-        AffineRanges(NAN, 0.2, (0.8, 1.2), None),
-        AffineRanges(20, NAN, (0.8, 1.2), None),
-        AffineRanges(20, 0.2, (0.8, 1.2), -8),
-    ],
-)
-def test_ranges_that_no_map_can_have_are_told(ranges) -> None:
-    assert text_of(lambda: AffnistStyle(spots(), ranges=ranges)).startswith(
-        "ranges must be finite, with scales above 0 and a shift from 0, but came as AffineRanges("
-    )
-
-
-def test_ranges_without_names_are_told() -> None:
-    assert text_of(lambda: AffnistStyle(spots(), ranges=(20, 0.2, (0.8, 1.2), None))) == (
-        "ranges must be official, gu or an AffineRanges, but came as (20, 0.2, (0.8, 1.2), None)."
-    )

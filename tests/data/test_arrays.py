@@ -12,7 +12,7 @@ import torch
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
-from torchcaps.data import ImageSet, from_arrays, from_npz
+from torchcaps.data import from_arrays, from_npz
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 LABELS = [0, 1]
@@ -84,69 +84,6 @@ def test_class_names_are_kept() -> None:
     assert from_arrays(BYTES, [1, 1], ("cat", "dog")).class_names == ("cat", "dog")
     # Files of a run hold text.
     assert from_arrays(BYTES, [1, 1], np.array([3, 7])).class_names == ("3", "7")
-    assert text_of(
-        lambda: ImageSet("mine", torch.zeros(2, 1, 3, 4), torch.zeros(2).long(), (3, 7))
-    ) == (
-        "mine: names of classes must be text, but one is 3; write class_names=tuple(map(str, "
-        "names))."
-    )
-
-
-NAN = np.array([[[0.0, float("nan")]], [[1.0, 0.5]]])
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "words"),
-    [
-        (NAN, LABELS, "pixels must be finite and in [0, 1], but image 0 goes from nan to nan;"),
-        (BYTES / 1.0, LABELS, "but image 0 goes from 0 to 11; divide bytes by 255,"),
-        (BYTES - 0.5, LABELS, "but image 0 goes from -0.5 to 10.5;"),
-        (BYTES.astype(np.int64), LABELS, "images must be bytes or floats in [0, 1], but came as t"),
-        (BYTES > 3, LABELS, "images must be bytes or floats in [0, 1], but came as torch.bool."),
-        (BYTES[0], [0, 1, 1], "images must be [n, channels, height, width] with at least one"),
-        (BYTES[:0], [], "labels must be whole numbers from 0, but came as torch.float64;"),
-        (BYTES[:0], np.zeros(0, int), "labels must count two or more classes from 0, but the"),
-        (BYTES.astype(object), LABELS, "images must be numbers, but came as object; convert them"),
-        (BYTES * 1j, LABELS, "images must be numbers, but came as complex128;"),
-        ([[[1]], [[1, 2]]], LABELS, "images must all have the same shape; bring them to one size"),
-        (BYTES, ["cat", "dog"], "labels must be numbers, but came as <U3; convert them first."),
-        (BYTES, [0.0, 1.0], "labels must be whole numbers from 0, but came as torch.float64;"),
-        (BYTES, [True, False], "labels must be whole numbers from 0, but came as torch.bool;"),
-        (BYTES, [0, 1, 1], "labels must be int64 [2], one an image, but came as torch.int64 with"),
-        (BYTES, [[0, 1], [1, 0]], "labels must be int64 [2], one an image, but came as torch.int"),
-        (BYTES, [-1, 1], "labels must be 0 to 1 for 2 classes, but image 0 has label -1;"),
-        (
-            BYTES,
-            [2, 1],
-            "labels must count classes from 0, but these are 1 to 2; if they count from 1, give "
-            "labels - 1, and if no image is of class 0, give class_names.",
-        ),
-        (BYTES, [0, 10**6], "must count two or more classes from 0, but the largest is 1000000;"),
-        (
-            BYTES,
-            [0, 0],
-            "labels must count two or more classes from 0, but the largest is 0; give class_names "
-            "when there are more classes than these images show.",
-        ),
-    ],
-)
-def test_bad_arrays_are_told(images, labels, words: str) -> None:
-    text = text_of(lambda: from_arrays(images, labels, name="mine"))
-    assert text.startswith("mine: ")
-    assert words in text
-
-
-def test_bad_class_names_are_told() -> None:
-    assert text_of(lambda: from_arrays(BYTES, [1, 0], ("cat", "dog", "cat"))) == (
-        "arrays: every class needs a name of its own, but 'cat' names two of them, which would be "
-        "counted as one; tell them apart in class_names."
-    )
-    assert text_of(lambda: from_arrays(BYTES, [0, 0], ["cat"])) == (
-        "arrays: there must be two or more classes, but class_names holds ['cat']."
-    )
-    assert "image 1 has label 2; count classes from 0, or name them all." in text_of(
-        lambda: from_arrays(BYTES, [0, 2], ["cat", "dog"])
-    )
 
 
 def npy(shape: str, content: bytes, *, code: str = "|u1", version: bytes = b"\1\0") -> bytes:

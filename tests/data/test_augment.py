@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from error_text import text_of
 from laid_images import chi_square, labelled, noise
 from torchcaps.data import Batch, ImageSet
 from torchcaps.data.shown.augment import AUGMENTATIONS, augmented
@@ -102,17 +101,6 @@ def test_parts_move_with_their_image(name: str) -> None:
     assert torch.equal(batch.pixels, augmented(plain, name, seed=1).batch(slice(None), 1).pixels)
     assert batch.parts.shape == (20, 2, 2, 12, 12)
     torch.testing.assert_close(batch.parts[:, 0] + batch.parts[:, 1], batch.pixels)
-
-
-def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
-    assert text_of(lambda: augmented(noise(3), "shift")) == (
-        "augmentation='shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
-        "flip-light, light, shift2, shift2-flip, turn20-flip."
-    )
-    assert text_of(lambda: augmented(noise(3), None)) == (
-        "augmentation=None is unknown; known: affine, crop4-flip, flip-light, light, shift2, "
-        "shift2-flip, turn20-flip."
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Windows of images: the middle of those that are tested, anywhere of those that are trained on."""
 
-import pytest
 import torch
 
-from error_text import text_of
 from laid_images import labelled, noise
 from torchcaps.data import Cropped, ImageSet, MultiMnist, some_of
 from torchcaps.data.shown.crop import middle
@@ -61,11 +59,3 @@ def test_parts_are_seen_through_the_same_window():
 
 def test_the_middle_of_an_odd_rim_lies_up_and_left():
     assert middle(torch.arange(5.0).view(1, 5), (1, 2)).tolist() == [[1.0, 2.0]]
-
-
-@pytest.mark.parametrize("size", [(7, 3), (3, 7), (0, 3), (2.5, 3), (3,), 3])
-def test_a_window_that_does_not_fit_is_refused(size):
-    assert text_of(lambda: Cropped(numbered(), size)) == (
-        f"crop={size} must be (height, width) of a window inside the images of numbered, which are "
-        f"6 × 6; take a smaller one, or a larger image_size."
-    )

@@ -5,23 +5,13 @@ import hashlib
 import pytest
 import torch
 
-from error_text import text_of
 from laid_images import blocks, levels, noise
-from torchcaps.data import ImageSet, some_of
+from torchcaps.data import ImageSet
 from torchcaps.data.make.affnist_style import AffnistStyle
 from torchcaps.data.make.expanded import Expanded
 from torchcaps.data.make.multi_mnist import DiverseMultiMnist, MultiMnist
 
 MAKERS = [Expanded, AffnistStyle, MultiMnist, DiverseMultiMnist]
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_what_a_maker_cannot_take_is_told(maker) -> None:
-    said = text_of(lambda: maker(some_of(noise(20), 5)))
-    assert said == (
-        f"{maker.__name__} is made of images in memory, an ImageSet, but came with a Some; fewer "
-        f"of them are images.take(index)."
-    )
 
 
 @pytest.mark.parametrize("maker", [Expanded, AffnistStyle, MultiMnist])
@@ -60,13 +50,6 @@ def test_makers_and_their_knobs_never_share_a_digest() -> None:
         MultiMnist(base, fresh=True),
     ]
     assert len({images.digest() for images in made}) == len(made)
-
-
-def test_no_copies_are_refused() -> None:
-    for copies in (0, 1.5):
-        assert text_of(lambda copies=copies: Expanded(noise(3), copies=copies)) == (
-            f"copies must be a whole number of images from 1, but came as {copies}."
-        )
 
 
 @pytest.mark.parametrize(

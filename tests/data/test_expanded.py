@@ -2,7 +2,6 @@
 
 import torch
 
-from error_text import text_of
 from laid_images import chi_square, labelled
 from torchcaps.data import ImageSet
 from torchcaps.data.make.expanded import Expanded
@@ -50,13 +49,3 @@ def test_an_image_need_not_be_square_nor_smaller_than_its_frame() -> None:
     row, column = corners(pixels)
     assert row.unique().tolist() == [0]
     assert column.unique().tolist() == [0, 1, 2, 3]
-
-
-def test_bad_knobs_are_told() -> None:
-    assert text_of(lambda: Expanded(full(3), side=27)) == (
-        "side=27 is too small for the images of full, which are 28 × 28; a frame must hold a whole "
-        "image."
-    )
-    assert text_of(lambda: Expanded(full(3), placement="centered")) == (
-        "placement='centered' is unknown; did you mean 'centred'? known: centred, random."
-    )

@@ -483,20 +483,6 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     assert_fetched(tmp_path)
 
 
-def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
-    assert text_of(lambda: fetch_data("minst", root=tmp_path)) == (
-        "'minst' is no data set that can be fetched; did you mean 'mnist'? known: "
-        f"{', '.join(sorted(PUBLISHED))}."
-    )
-
-
-@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), 1e10])
-def test_a_timeout_is_a_time(tmp_path, timeout):
-    assert text_of(lambda: fetch_data("mnist", root=tmp_path, timeout=timeout)) == (
-        f"timeout must be a number above 0 to 86400, but came as {timeout}; it is in seconds."
-    )
-
-
 def test_the_catalogue_tells_of_every_file_what_it_must():
     assert set(PUBLISHED) == set(SOURCES) & set(PUBLISHED)
     files = [file for each in PUBLISHED.values() for file in each.files]

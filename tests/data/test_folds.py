@@ -1,11 +1,8 @@
 """Every image is tested in one fold, and no group is trained on and tested in the same one."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import ImageSet, folds
 
 
@@ -39,25 +36,6 @@ def test_the_seed_draws_them(groups) -> None:
     whole = images([number // 30 for number in range(60)], groups)
     first, again, other = (numbers(folds(whole, seed=seed)[0][1]) for seed in (0, 0, 1))
     assert first == again != other
-
-
-def test_what_cannot_be_folded_is_told() -> None:
-    few = images([0, 0, 0, 0, 1, 1], ["a", "a", "b", "b", "c", "c"])
-    assert text_of(lambda: folds(few, 2)) == (
-        "mine cannot be parted into 2 folds that all test every class, because 1 of its 3 groups "
-        "show class 'b'; take fewer folds, or add groups."
-    )
-    assert text_of(lambda: folds(replace(few, labels=torch.tensor([0, 1] * 3)), 4)) == (
-        "mine cannot be parted into 4 folds that all test every class, because 3 of its 3 groups "
-        "show class 'a'; take fewer folds, or add groups."
-    )
-    assert text_of(lambda: folds(images([0] * 9 + [1] * 4), 5)) == (
-        "mine cannot be parted into 5 folds that all test every class, because 4 of its 13 images "
-        "show class 'b'; take fewer folds, or add images."
-    )
-    assert text_of(lambda: folds(few, 1)) == (
-        "count must be a whole number of folds from 2, but came as 1."
-    )
 
 
 def test_folds_that_can_be_had_are_had() -> None:

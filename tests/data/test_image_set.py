@@ -7,11 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from error_text import text_of
 from torchcaps.data import ImageSet
 
 NAMES = ("cat", "dog")
-NAN = float("nan")
 # Images that fit, and labels that fit them.
 FINE, ANSWERS = torch.zeros(2, 1, 2, 2), torch.zeros(2).long()
 
@@ -20,94 +18,6 @@ def images_of(images: Tensor, labels: Tensor | None = None) -> ImageSet:
     if labels is None:
         labels = torch.zeros(len(images), dtype=torch.int64)
     return ImageSet("mine", images, labels, NAMES)
-
-
-def with_pixel(value: float) -> Tensor:
-    """Five images, of which image 3 has one other pixel."""
-    images = torch.zeros(5, 1, 3, 3)
-    images[3, 0, 1, 2] = value
-    return images
-
-
-AXES = "images must be [n, channels, height, width] with at least one image, but came with shape"
-BYTES = "images must be bytes or floats in [0, 1], but came as"
-INT64 = "labels must be int64 [2], one an image, but came as"
-SHARES = "pixels must be finite and in [0, 1], but image 3 goes from"
-REFUSED = [
-    *(
-        ((torch.zeros(shape),), f"{AXES} {list(shape)}; grey images need a channel axis: images.un")
-        for shape in ((4, 5, 5), (4,), (0, 1, 5, 5), (4, 1, 0, 5))
-    ),
-    (
-        (torch.zeros(4, 1, 5, 5, 1),),
-        f"{AXES} [4, 1, 5, 5, 1]; the slices of a volume are channels:",
-    ),
-    *(
-        ((torch.zeros(2, 1, 2, 2, dtype=dtype),), f"{BYTES} {dtype}.")
-        for dtype in (torch.int64, torch.bool, torch.int8)
-    ),
-    ((FINE, torch.zeros(2)), f"{INT64} torch.float32 with shape [2]."),
-    ((FINE, torch.zeros(2, dtype=torch.int32)), f"{INT64} torch.int32 with shape [2]."),
-    ((FINE, torch.zeros(3).long()), f"{INT64} torch.int64 with shape [3]."),
-    ((FINE, torch.zeros(2, 1).long()), f"{INT64} torch.int64 with shape [2, 1]."),
-    (
-        (FINE, torch.tensor([0, 2])),
-        "labels must be 0 to 1 for 2 classes, but image 1 has label 2; count classes from 0, or "
-        "name them all.",
-    ),
-    (
-        (FINE, torch.tensor([-1, 1])),
-        "labels must be 0 to 1 for 2 classes, but image 0 has label -1",
-    ),
-    (
-        (with_pixel(1.5),),
-        f"{SHARES} 0 to 1.5; divide bytes by 255, and mend NaN where the image was prepared.",
-    ),
-    ((with_pixel(255.0),), f"{SHARES} 0 to 255;"),
-    ((with_pixel(-0.25),), f"{SHARES} -0.25 to 0;"),
-    ((with_pixel(NAN),), f"{SHARES} nan to nan;"),
-    ((with_pixel(float("inf")),), f"{SHARES} 0 to inf;"),
-    (
-        (FINE.numpy(), ANSWERS),
-        "images must be a tensor, but came as a ndarray; data.from_arrays takes arrays and lists.",
-    ),
-    ((FINE, ANSWERS.numpy()), "labels must be a tensor, but came as a ndarray;"),
-]
-
-
-@pytest.mark.parametrize(("given", "words"), REFUSED)
-def test_what_is_no_set_of_images_is_refused(given, words: str) -> None:
-    assert text_of(lambda: images_of(*given)).startswith(f"mine: {words}")
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (
-            {"facts": {"azimuth": torch.zeros(3)}},
-            "the fact 'azimuth' must be [2], but came with sh",
-        ),
-        ({"files": ("a.png",)}, "files must name 2 files, one an image, but came with 1."),
-        ({"class_names": ("cat", "cat")}, "every class needs a name of its own, but 'cat' names"),
-        (
-            {"class_names": "cd"},
-            "class_names must be a list of names, one a class, but came as 'cd'",
-        ),
-        ({"groups": "ab"}, "groups must be a list of names, one an image, but came as 'ab'."),
-        ({"groups": ["a"]}, "groups must name a group for each of 2 images, but came with 1."),
-        *(
-            (
-                {"groups": ["ann", group]},
-                f"image 1 has no group ({group!r}); name the group of every image, one of its own "
-                f"where an image belongs to no other.",
-            )
-            for group in (None, "", NAN)
-        ),
-    ],
-)
-def test_what_is_told_of_images_must_fit_them(more: dict, words: str) -> None:
-    known = {"class_names": NAMES} | more
-    assert text_of(lambda: ImageSet("mine", FINE, ANSWERS, **known)).startswith(f"mine: {words}")
 
 
 def test_zero_and_one_and_every_byte_are_allowed() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from error_text import text_of
 from laid_images import blocks, chi_square, levels, noise
 from torchcaps.data import ImageSet
 from torchcaps.data.make.multi_mnist import MultiMnist
@@ -82,16 +81,3 @@ def test_a_class_without_images_is_no_partner() -> None:
     named = ImageSet("named", base.images, base.labels * 2, ("a", "nobody", "b"))
     labels = MultiMnist(named).batch(slice(None)).labels
     assert set(map(tuple, labels.tolist())) == {(0, 2), (2, 0)}
-
-
-def test_bad_knobs_and_a_single_class_are_told() -> None:
-    assert text_of(lambda: MultiMnist(unequal(30), overlay="mix")) == (
-        "overlay='mix' is unknown; did you mean 'max'? known: clip, max."
-    )
-    assert text_of(lambda: MultiMnist(unequal(30), shift=-1)) == (
-        "shift must be a whole number of pixels from 0, but came as -1."
-    )
-    assert text_of(lambda: MultiMnist(unequal(1))) == (
-        "blocks has images of one class only, so no image finds a partner of another; take more "
-        "of its images."
-    )

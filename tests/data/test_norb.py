@@ -115,27 +115,3 @@ def test_a_broken_file_is_told(tmp_path, packed: bool, kind: str, content: bytes
     folder(tmp_path, packed=packed, **{kind: content})
     with at_most(MEGABYTE):
         assert sentence in text_of(lambda: smallnorb(tmp_path, "train"))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda packed: packed[:-12],
-        lambda packed: b"no" + packed,
-        lambda packed: packed[:-8] + bytes(4) + packed[-4:],
-        lambda packed: packed[:10] + b"\xff" * 20,
-    ],
-    ids=["cut", "other format", "checksum", "stream"],
-)
-def test_a_broken_packing_is_told(tmp_path: Path, damage) -> None:
-    path = folder(tmp_path, packed=True) / f"{TRAIN}-dat.mat.gz"
-    path.write_bytes(damage(path.read_bytes()))
-    text = text_of(lambda: smallnorb(tmp_path, "train"))
-    assert text.startswith(f"{path} could not be unpacked (")
-
-
-def test_a_bomb_is_not_unpacked_further_than_its_header_says(tmp_path: Path) -> None:
-    bomb = FILES["dat"] + bytes(64 * MEGABYTE)
-    folder(tmp_path, packed=True, dat=bomb)
-    with at_most(MEGABYTE):
-        assert "holds more than the" in text_of(lambda: smallnorb(tmp_path, "train"))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from error_text import text_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.make.part_shapes import part_distance, part_masks
 from torchcaps.data.make.part_whole import OBJECTS, PartWholeSpec, part_whole
@@ -279,44 +278,6 @@ def test_cos_sin() -> None:
     cos, sin = cos_sin(angle)
     torch.testing.assert_close(cos, angle.cos(), rtol=0, atol=1e-9)
     torch.testing.assert_close(sin, angle.sin(), rtol=0, atol=1e-9)
-
-
-KNOBS = [
-    ("size", 8, "a whole number from 16 to 1,024, but came as 8."),
-    ("size", 32.5, "a whole number from 16 to 1,024, but came as 32.5."),
-    ("n_classes", 11, "a whole number from 2 to 10, but came as 11."),
-    ("parts", 1, "a whole number from 2 to 4, but came as 1."),
-    ("clutter", (3, 1), "a pair (least, most) from 0 to 32, got (3, 1)."),
-    ("clutter", (1, 2.5), "two whole numbers, got (1, 2.5)."),
-    ("scale", (0.0, 1.0), "a pair (least, most) from 0.1 to 2, got (0.0, 1.0)."),
-    ("occlusion", 1.5, "a number from 0 to 1, but came as 1.5; it is a share of the images."),
-    ("rotation", 30.0, "a number from 0 to 3.14159, but came as 30.0; it is radians either way."),
-    (
-        "shift",
-        -1.0,
-        "a number from 0 to 0.5, but came as -1.0; it is a share of the image's width.",
-    ),
-    ("jitter", 0.6, "a number from 0 to 0.5, but came as 0.6; it is a share of the whole's size."),
-    ("noise", math.nan, "a number from 0 to 1, but came as nan; white is 1."),
-]
-
-
-@pytest.mark.parametrize(("knob", "value", "words"), KNOBS)
-def test_a_bad_knob_is_refused_in_one_sentence(knob: str, value, words: str) -> None:
-    assert text_of(lambda: PartWholeSpec(**{knob: value})) == f"{knob} must be {words}"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"split": "dev"}, "split='dev' is unknown; known: test, train, validation."),
-        ({"n": 0}, "n must be a whole number from 1, but came as 0."),
-        ({"start": -1}, "start must be a whole number from 0, but came as -1."),
-        ({"chunk": 0}, "chunk must be a whole number from 1, but came as 0."),
-    ],
-)
-def test_a_bad_argument_is_refused_in_one_sentence(arguments: dict, message: str) -> None:
-    assert text_of(lambda: part_whole(**{"split": "train", "n": 1} | arguments)) == message
 
 
 def convnet() -> nn.Sequential:

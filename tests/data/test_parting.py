@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import Cropped, ImageSet, some_of
-from torchcaps.data.parting import part_by_groups, two_parts
+from torchcaps.data.parting import part_by_groups
 
 NAMES = ("benign", "malignant")
 
@@ -130,26 +129,3 @@ def test_the_only_group_of_a_class_is_trained_on() -> None:
     for seed in range(10):
         rest, held = images.hold_out(share=0.4, seed=seed)
         assert (set(rest.labels.tolist()), len(held)) == ({0, 1}, 2)
-
-
-def test_what_cannot_be_parted_is_told() -> None:
-    one = grouped(["a"] * 4, [0, 0, 1, 1])
-    assert text_of(lambda: one.hold_out(share=0.5)) == (
-        "mine: all images are of one group, 'a', and nothing can be held out of it; add images of "
-        "another group, or name finer groups."
-    )
-    each = grouped(["a", "a", "b", "b"], [0, 0, 1, 1])
-    assert text_of(lambda: each.hold_out(share=0.5)) == (
-        "mine: no way was found to part its 2 groups that leaves images of class 'malignant' to "
-        "train on; add images of other groups, or name finer ones."
-    )
-
-
-def test_a_class_of_one_group_cannot_be_on_both_sides() -> None:
-    groups, labels = ["a", "b", "c", "c"], [0, 0, 1, 1]
-    assert text_of(
-        lambda: two_parts("mine", groups, labels, NAMES, share=0.2, seed=0, both=True)
-    ) == (
-        "mine: all images of class 'malignant' are of one group, 'c', and no group may be in "
-        "training and in the test; add images of another group, or leave the class out."
-    )

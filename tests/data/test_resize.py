@@ -40,13 +40,6 @@ def test_halving_weighs_pixels_by_a_triangle():
     torch.testing.assert_close(found, torch.tensor([[[[1 / 7, 3 / 7]]]]))
 
 
-@pytest.mark.parametrize(("before", "after"), SIZES)
-def test_an_image_is_the_same_in_any_batch(before, after):
-    pixels = torch.rand(17, 3, *before)
-    alone = torch.cat([resize(each, after) for each in pixels.split(1)])
-    assert torch.equal(resize(pixels, after), alone)
-
-
 def test_images_in_memory_stay_bytes_and_keep_what_is_known_of_them():
     images = noise(channels=2)
     images.facts["azimuth"] = torch.arange(20)
@@ -100,13 +93,6 @@ def test_parts_stay_known_and_their_pixels_do_not():
         "since; take the set before it is resized."
     )
     assert resized(resized(images, (12, 16)), (24, 24)).truth.size is None
-
-
-@pytest.mark.parametrize("size", [(0, 5), (5, 4097), (5,), 5, (2.5, 3), None])
-def test_a_size_that_is_none_is_refused(size):
-    assert text_of(lambda: resized(noise(), size)) == (
-        f"size must be (height, width), each from 1 to 4096, got {size}."
-    )
 
 
 def test_images_that_would_not_fit_again_are_resized_when_they_are_shown(monkeypatch):

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import ImageSet, MultiMnist, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 
@@ -63,13 +62,6 @@ def test_images_of_two_objects_are_sampled_evenly() -> None:
     assert torch.equal(index, sample_of(images, 30))
     # Not the first thirty, which have the same first digit.
     assert int((index >= 40).sum()) > 5
-
-
-def test_no_image_is_no_sample() -> None:
-    for count in (0, -1, 1.5):
-        assert text_of(lambda count=count: sample_of(sorted_set(2), count)) == (
-            f"count must be a whole number of images from 1, but came as {count}."
-        )
 
 
 def test_images_of_each_class_are_counted() -> None:

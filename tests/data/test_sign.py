@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import load
 from torchcaps.data.make.sign import SignSet, sign_set
 from torchcaps.models import create_model
@@ -68,12 +67,3 @@ def test_a_network_without_biases_is_right_half_of_the_times(model: str) -> None
     with torch.no_grad():
         pixels, labels, _ = images.batch(slice(None))
         assert int((network(pixels).scores.argmax(1) == labels).sum()) == 200
-
-
-def test_bad_knobs_are_told() -> None:
-    assert text_of(lambda: sign_set("gird")) == (
-        "distribution='gird' is unknown; did you mean 'grid'? known: between, grid, uniform."
-    )
-    assert text_of(lambda: sign_set(n=7)) == (
-        "n=7 numbers cannot be half negative and half positive; n must be even, from 2 on."
-    )

@@ -77,9 +77,3 @@ def test_images_that_belong_together_are_held_out_before_some_are_taken(whole) -
     # An image of its own each: parted by number, no digit lies on both sides.
     rest, held = some_of(Expanded(numbered()), 20).hold_out(share=0.25, seed=0)
     assert (len(rest), len(held)) == (15, 5)
-
-
-def test_more_than_there_are() -> None:
-    assert text_of(lambda: some_of(numbered(), 41)) == (
-        "41 of the 40 images of numbered were asked for; ask for 40 or fewer."
-    )

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import load, toy_2d
 from torchcaps.models import create_model
 
@@ -43,9 +42,3 @@ def test_the_networks_of_the_figure_take_points_by_kernels_of_one(name):
     assert out.scores.shape == (6, 3)
     assert out.classes.pose.shape == (6, 3, 16)
     assert out.reconstruction.shape[-3:] == (2, 1, 1)
-
-
-def test_fewer_points_than_classes_are_refused():
-    assert text_of(lambda: toy_2d("train", 2)) == (
-        "n must be a whole number of points from 3, but came as 2; each class needs one."
-    )

@@ -5,7 +5,6 @@ import itertools
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import ImageSet, load
 from torchcaps.data.make.viewpoints import viewpoints
 
@@ -54,22 +53,3 @@ def test_names_say_what_is_asked_about(monkeypatch, tmp_path, angle) -> None:
         for split, kind in (("train", "familiar"), ("test", tested)):
             found = load(name, split=split, root=tmp_path)
             assert found.digest() == viewpoints(every_direction(), angle, kind).digest()
-
-
-def test_what_is_missing_is_told() -> None:
-    images = every_direction()
-    bare = ImageSet("pictures", images.images, images.labels, images.class_names)
-    assert text_of(lambda: viewpoints(bare, "azimuth", "novel")) == (
-        "a split by viewpoints needs the azimuth of every image, but the facts of pictures do not "
-        "hold it; take smallnorb, which reads it from its -info.mat files."
-    )
-    assert text_of(lambda: viewpoints(images, "azimut", "novel")) == (
-        "angle='azimut' is unknown; did you mean 'azimuth'? known: azimuth, elevation."
-    )
-    assert text_of(lambda: viewpoints(images, "azimuth", "new")) == (
-        "kind='new' is unknown; known: familiar, novel."
-    )
-    only = viewpoints(images, "elevation", "familiar")
-    assert text_of(lambda: viewpoints(only, "elevation", "novel")) == (
-        "smallnorb-elevation has no image of a novel elevation."
-    )

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data.warp import linear_maps, place, warp
 
 SIZES = [(1, 1, 1, 1), (2, 3, 5, 8), (3, 1, 9, 4), (4, 2, 12, 12)]
@@ -95,16 +94,6 @@ def test_place_puts_each_image_where_its_corner_is_told(dtype) -> None:
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 37])
-def test_an_image_moves_alike_in_every_batch(batch_size) -> None:
-    images, maps = torch.rand(100, 1, 13, 11), random_maps(100, torch.float32)
-    whole = warp(images, maps)
-    parts = [
-        warp(*both) for both in zip(images.split(batch_size), maps.split(batch_size), strict=True)
-    ]
-    assert torch.equal(torch.cat(parts), whole)
-
-
 def test_pixels_stay_in_their_range() -> None:
     images = torch.randint(0, 2, (200, 1, 9, 9)).float()
     moved = warp(images, random_maps(200, torch.float32))
@@ -162,9 +151,3 @@ def test_maps_are_found_again_in_the_moments_of_a_smooth_spot(
     # Straight lines between pixels widen a spot by up to a quarter of a pixel squared.
     expected = linear[0] @ scatter @ linear[0].T
     torch.testing.assert_close(moved_scatter, expected, rtol=0, atol=0.3)
-
-
-def test_maps_of_another_number_of_images_are_told() -> None:
-    assert text_of(lambda: warp(torch.zeros(2, 1, 3, 3), torch.zeros(3, 2, 3))) == (
-        "maps must be [2, 2, 3], but came with shape [3, 2, 3]; every image needs one."
-    )
