@@ -23,6 +23,7 @@ from torchcaps.layers import (
     Routing,
 )
 from torchcaps.layers import backbone as backbones
+from torchcaps.layers.balance import balance
 from torchcaps.types import Capsules, Routed, Step, VoteMap
 
 ERRORS = Path(__file__).with_name("errors.txt")
@@ -135,6 +136,7 @@ def through(routing, keep="none", **options):
 
 NAMES = vars(layers) | vars(layers.routing) | vars(backbones) | globals()
 NAMES |= {
+    "balance": balance,
     "math": math,
     "VoteMap": VoteMap,
     "bound": bound,

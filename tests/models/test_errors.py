@@ -1,11 +1,13 @@
 """What networks say of what they cannot be made of, take or save, in errors.txt, word by word."""
 
+import json
 import math
 import re
 from functools import partial
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 from torch.nn.utils import prune
@@ -37,6 +39,21 @@ def saved(name, change):
         save(model, "net.safetensors")
     finally:
         assert set(Path().iterdir()) == before
+
+
+def headed(header, tensors=None):
+    """A file with a header of our choice; without any where that is None."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    said = None if header is None else {"torchcaps": text}
+    tensors = tensors or {"a": torch.zeros(1)}
+    Path("net.safetensors").write_bytes(safetensors.torch.save(tensors, metadata=said))
+    return "net.safetensors"
+
+
+def matrix(by_hand):
+    """A file that tells what was set of its norms by hand."""
+    model = create_model("matrix_capsnet_mnist", sizes="2-2-2-2")
+    return headed({**model.config, "set by hand": by_hand}, model.state_dict())
 
 
 def uneven():
@@ -162,6 +179,7 @@ def network(images):
 
 NAMES = vars(layers) | vars(models) | vars(torchcaps) | globals()
 NAMES |= {
+    "CAPSNET": {"name": "capsnet", "image": [1, 28, 28], "n_classes": 3},
     "prune": prune,
     "routed_by": routed_by,
     "classes_of": lambda model: model.layers["classes"],

@@ -7,44 +7,13 @@ import pytest
 import safetensors.torch
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from error_text import text_of
-from laid_trunk import BLOCKS, published
+from laid_trunk import maps_of, published
 from torchcaps.layers import CapsuleHead, PretrainedBackbone, feature_shape
 from torchcaps.models import create_model, load, save
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def maps_of(name, state, x):
-    """The last maps, by the published names alone."""
-
-    def conv(at, x, stride=1):
-        weight = state[f"{at}.weight"]
-        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
-
-    def norm(at, x):
-        weight, bias, mean, var = (
-            state[f"{at}.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
-        )
-        return F.batch_norm(x, mean, var, weight, bias)
-
-    x = F.max_pool2d(norm("bn1", conv("conv1", x, 2)).relu(), 3, 2, 1)
-    for stage, many in enumerate(BLOCKS[name], 1):
-        for block in range(many):
-            at = f"layer{stage}.{block}"
-            stride = 2 if stage > 1 and block == 0 else 1
-            y, last = x, 3 if name == "resnet50" else 2
-            for k in range(1, last + 1):
-                # In its 3×3 convolution, of two the first.
-                halves = stride if k == last - 1 else 1
-                y = norm(f"{at}.bn{k}", conv(f"{at}.conv{k}", y, halves))
-                y = y.relu() if k < last else y
-            if f"{at}.downsample.0.weight" in state:
-                x = norm(f"{at}.downsample.1", conv(f"{at}.downsample.0", x, stride))
-            x = (x + y).relu()
-    return x
 
 
 @pytest.mark.parametrize(
@@ -171,11 +140,7 @@ def test_files_that_hold_no_weights_are_refused(tmp_path, capsys):
     )
 
 
-def test_the_normalisation_is_not_done_twice():
-    assert text_of(lambda: capsules(standardise=([0.5] * 3, [0.2] * 3))) == (
-        "the backbone of capsules_on_backbone normalises its images by the numbers that it was "
-        "trained with; leave standardise out."
-    )
+def test_a_backbone_that_does_not_normalise_may_be_told_to():
     with torch.device("meta"):
         capsules((2, 64, 64), standardise=([0.5] * 2, [0.2] * 2))
 
@@ -311,10 +276,3 @@ def test_why_timm_cannot_be_had(tmp_path, monkeypatch):
         "resnet50."
     )
     assert "torchvision" not in sys.modules
-
-
-def test_a_name_that_nobody_knows():
-    assert text_of(lambda: capsules(backbone="resnet152")) == (
-        "backbone='resnet152' is unknown; did you mean 'resnet50'? known: resnet18, resnet34, "
-        "resnet50, or timm:NAME where timm is installed."
-    )

@@ -117,15 +117,6 @@ def test_loading_draws_no_random_numbers(file):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_missing_file(tmp_path):
-    path = tmp_path / "net.safetensors"
-    refused(
-        path,
-        f"there is no run folder and no saved network at {path}; the name of a saved one ends in "
-        f".safetensors.",
-    )
-
-
 @pytest.mark.parametrize(
     "cut", [0, 4, 100, -1], ids=["empty", "in-length", "in-header", "in-tensors"]
 )
@@ -151,16 +142,6 @@ def test_a_file_of_torch_save(model, tmp_path, as_zip):
     # What the sentence advises.
     again = create_model(NAME, **SMALL)
     again.load_state_dict(torch.load(path, weights_only=True))
-
-
-def test_the_state_of_a_run(tmp_path):
-    path = tmp_path / "state.ckpt"
-    torch.save({}, path)
-    refused(
-        path,
-        f"{path} is what training goes on from, and no network; load the folder of the run, "
-        f"{tmp_path}.",
-    )
 
 
 def test_another_format(tmp_path):
@@ -205,26 +186,6 @@ def test_a_pickle_is_never_executed(tmp_path, write):
         assert trace.exists()
 
 
-@pytest.mark.parametrize("header", ["{", "[1]", "3", "{}", "[" * 100_000])
-def test_a_header_that_is_no_configuration(tmp_path, header):
-    path = with_header(tmp_path / "net.safetensors", header)
-    refused(
-        path,
-        f"{path} holds tensors but no torchcaps configuration; it was not written by "
-        f"torchcaps.save.",
-    )
-
-
-def test_a_file_without_our_header(tmp_path):
-    path = tmp_path / "net.safetensors"
-    safetensors.torch.save_file({"a": torch.zeros(1)}, path)
-    refused(
-        path,
-        f"{path} holds tensors but no torchcaps configuration; it was not written by "
-        f"torchcaps.save.",
-    )
-
-
 def test_a_header_of_another_shape(model, tmp_path):
     header = model.config | {"n_classes": 4}
     path = with_header(tmp_path / "net.safetensors", header, model.state_dict())
@@ -233,41 +194,6 @@ def test_a_header_of_another_shape(model, tmp_path):
     start = f"the tensors in {path} do not fit the network {NAME} that its header describes ("
     assert str(caught.value).startswith(start)
     assert "size mismatch" in str(caught.value)
-
-
-def test_a_header_of_an_unknown_network(tmp_path):
-    path = with_header(tmp_path / "net.safetensors", {"name": "capsnext"})
-    refused(
-        path,
-        f"{path} holds the network 'capsnext', which is unknown; a file never runs code, so import "
-        f"what registers it first (on the command line: --import).",
-    )
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"n_classes": "x"},
-        {"image": "abc"},
-        {"name": ["x"]},
-        {"image": [1, 28, 10**6]},
-        {"image": [10**6] * 3},
-        {"n_classes": 2**63},
-        {"n_classes": 10**6, "types": 10**6, "d_primary": 10**6},
-        {"name": "peer_deep_em", "n_layers": 10**6},
-    ],
-    ids=["classes", "image", "name", "huge", "cube", "long", "overflow", "deep"],
-)
-def test_a_header_with_wrong_values(tmp_path, wrong):
-    header = {"name": "capsnet", "image": [1, 28, 28], "n_classes": 3} | wrong
-    path = with_header(tmp_path / "net.safetensors", header)
-    with pytest.raises(TorchcapsError):
-        load(path)
-
-
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(TorchcapsError, match="is a folder; name a file in it"):
-        save(create_model("mitterreiter_5x16", image=(1, 20, 20)), tmp_path)
 
 
 def test_a_flipped_bit_is_found(tmp_path):
@@ -328,14 +254,6 @@ def test_a_file_of_an_earlier_version_has_no_digest(tmp_path):
     header = {"torchcaps": json.dumps(model.config)}
     safetensors.torch.save_file(model.state_dict(), tmp_path / "old.safetensors", metadata=header)
     assert load(tmp_path / "old.safetensors").config == model.config
-
-
-def test_what_load_and_save_do_not_take_is_a_sentence(model, tmp_path):
-    path = tmp_path / "net.safetensors"
-    save(model, path)
-    for name in ("n_class", "num_classes"):
-        found = text_of(lambda name=name: load(path, **{name: 7}))
-        assert found.startswith(f"load takes no {name}; did you mean 'n_classes'?")
 
 
 def test_a_compiled_network_is_saved_as_what_it_is(tmp_path):
@@ -532,30 +450,6 @@ def test_what_was_set_of_norms_comes_back(tmp_path):
         save(each, tmp_path / "other")
         for one in (each, load(tmp_path / "other")):
             assert {p.eps for p in one.modules() if isinstance(p, nn.BatchNorm2d)} == {1e-3}
-
-
-@pytest.mark.parametrize(
-    ("said", "named"),
-    [
-        ({"layers.classes.routing.iterations": 9}, "'layers.classes.routing.iterations'"),
-        ({"backbone.1.eps": "small"}, "'backbone.1.eps' was set to 'small'"),
-        ({"backbone.1.eps": True}, "'backbone.1.eps' was set to True"),
-        ({"backbone.1.momentum": 2}, "'backbone.1.momentum' was set to 2"),
-        ({"backbone.77.eps": 1e-3}, "'backbone.77.eps'"),
-        ({"backbone.1.__class__": None}, "'backbone.1.__class__'"),
-        ([1], "was set to [1]"),
-    ],
-)
-def test_a_file_sets_nothing_but_what_a_file_keeps(tmp_path, said, named):
-    model = create_model("matrix_capsnet_mnist", sizes="2-2-2-2")
-    header = {**model.config, "set by hand": said}
-    path = with_header(tmp_path / "net.safetensors", header, model.state_dict())
-    text = text_of(lambda: load(path))
-    assert named in text
-    assert text.endswith(
-        "by hand, but a file keeps eps, momentum and p of norms and dropouts alone; was it written "
-        "by a later torchcaps? load it with that."
-    )
 
 
 def test_a_file_of_before_may_hold_an_epsilon_that_nothing_reads(tmp_path):

@@ -5,9 +5,7 @@ import math
 import pytest
 import torch
 
-from error_text import text_of
-from torchcaps.ops import route, self_routing
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.ops import self_routing
 
 VOTES = torch.tensor([[[2.0], [4.0]], [[6.0], [8.0]]], dtype=torch.float64)  # [i, j, d]
 POSES = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
@@ -54,19 +52,3 @@ def test_children_that_are_not_there_leave_parents_and_gradients_finite():
     assert not parents.pose.any()
     (parents.activation.sum() + parents.pose.sum()).backward()
     assert nobody.grad.isfinite().all()
-
-
-def test_what_does_not_fit_is_told():
-    assert text_of(lambda: self_routing(VOTES, poses=POSES[:1], weight=WEIGHT)) == (
-        "poses must be [2, component], but came with shape [1, 2]; every child has one."
-    )
-    assert text_of(lambda: self_routing(VOTES, poses=POSES, weight=WEIGHT[..., :1])) == (
-        "weight must be [2, 2, 2], but came with shape [2, 2, 1]; it reads the poses of children."
-    )
-    assert "poses must be" in text_of(lambda: self_routing(VOTES, poses=None, weight=WEIGHT))
-    assert "bias must broadcast to [child, parent]" in text_of(
-        lambda: self_routing(VOTES, poses=POSES, weight=WEIGHT, bias=torch.zeros(3, 2))
-    )
-    assert "route takes no poses" in text_of(
-        lambda: route(VoteMap(Capsules(POSES), WEIGHT[..., None]), "self_routing", poses=POSES)
-    )
