@@ -1,9 +1,10 @@
-"""Weights of a ResNet for ImageNet by the published names, drawn at random."""
+"""Weights of a ResNet for ImageNet by the published names, drawn at random, and its twin."""
 
 import functools
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 
@@ -39,3 +40,33 @@ def published(name: str = "resnet18") -> dict[str, Tensor]:
             c_in = c_out
     state["fc.weight"], state["fc.bias"] = torch.rand(1000, c_in), torch.rand(1000)
     return state
+
+
+def maps_of(name: str, state: dict[str, Tensor], x: Tensor) -> Tensor:
+    """The last maps, written from He et al. by the published names alone."""
+
+    def conv(at: str, x: Tensor, stride: int = 1) -> Tensor:
+        weight = state[f"{at}.weight"]
+        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+
+    def norm(at: str, x: Tensor) -> Tensor:
+        weight, bias, mean, var = (
+            state[f"{at}.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        return F.batch_norm(x, mean, var, weight, bias)
+
+    x = F.max_pool2d(norm("bn1", conv("conv1", x, 2)).relu(), 3, 2, 1)
+    for stage, many in enumerate(BLOCKS[name], 1):
+        for block in range(many):
+            at = f"layer{stage}.{block}"
+            stride = 2 if stage > 1 and block == 0 else 1
+            y, last = x, 3 if name == "resnet50" else 2
+            for k in range(1, last + 1):
+                # In its 3×3 convolution, of two the first.
+                halves = stride if k == last - 1 else 1
+                y = norm(f"{at}.bn{k}", conv(f"{at}.conv{k}", y, halves))
+                y = y.relu() if k < last else y
+            if f"{at}.downsample.0.weight" in state:
+                x = norm(f"{at}.downsample.1", conv(f"{at}.downsample.0", x, stride))
+            x = (x + y).relu()
+    return x

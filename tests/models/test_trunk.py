@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from torch.nn import functional as F
 
 import laid_trunk
 from error_text import text_of
@@ -16,31 +15,6 @@ from torchcaps.models import create_model, load, save, scores_only, take_trunk
 from torchcaps.prune import prunable
 from torchcaps.tasks import doctor
 from torchcaps.train import fit, make_recipe
-
-
-def norm(state, name, x):
-    weight, bias, mean, var = (
-        state[f"{name}.{each}"] for each in ("weight", "bias", "running_mean", "running_var")
-    )
-    return F.batch_norm(x, mean, var, weight, bias, eps=1e-5)
-
-
-def resnet_maps(state, x):
-    """ResNet-18 for ImageNet up to its last maps, written from He et al. by the published names."""
-    x = norm(state, "bn1", F.conv2d(x, state["conv1.weight"], stride=2, padding=3)).relu()
-    x = F.max_pool2d(x, 3, 2, 1)
-    for stage in range(1, 5):
-        for block in range(2):
-            at = f"layer{stage}.{block}"
-            stride = 2 if stage > 1 and block == 0 else 1
-            y = F.conv2d(x, state[f"{at}.conv1.weight"], stride=stride, padding=1)
-            y = norm(state, f"{at}.bn1", y).relu()
-            y = norm(state, f"{at}.bn2", F.conv2d(y, state[f"{at}.conv2.weight"], padding=1))
-            if f"{at}.downsample.0.weight" in state:
-                x = F.conv2d(x, state[f"{at}.downsample.0.weight"], stride=stride)
-                x = norm(state, f"{at}.downsample.1", x)
-            x = (x + y).relu()
-    return x
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +42,7 @@ def test_its_maps_are_those_of_a_twin_with_six_zeros_around(published, tmp_path)
     of_others = take_trunk(network, tmp_path / "others.safetensors")
     assert take_trunk(network, tmp_path / "weights.safetensors") != of_others
     images = torch.rand(2, 3, 70, 66)
-    expected = resnet_maps(published, images)
+    expected = laid_trunk.maps_of("resnet18", published, images)
     for mode in (True, False):
         found = network.train(mode).backbone(images)
         torch.testing.assert_close(found[:, :, 6:-6, 6:-6], expected)
