@@ -11,9 +11,8 @@ from torchcaps.layers import (
     DynamicRouting,
     EMRouting,
     InvertedRouting,
-    PrimaryCapsules,
 )
-from torchcaps.models import MODELS, CapsuleNetwork
+from torchcaps.models import MODELS
 from torchcaps.ops.squashing import squash
 
 
@@ -95,12 +94,6 @@ def test_the_group_study_keeps_256_channels(types, d_primary):
     assert model.layers["classes"].weight.shape == (10, 16, d_primary)
 
 
-def test_one_matrix_a_class_where_all_children_share():
-    with torch.device("meta"):
-        model = create_model("gu_aff_capsnet")
-    assert size(model.layers["classes"]) == 10 * 8 * 16 == 1_280
-
-
 def test_wider_class_capsules_are_the_control_with_shared_matrices():
     """Ten matrices of 8 × d for all children, and a decoder that reads 10 d units."""
     for d in (16, 64):
@@ -111,11 +104,17 @@ def test_wider_class_capsules_are_the_control_with_shared_matrices():
     assert model(torch.rand(2, 2, 6, 8)).classes.pose.shape == (2, 3, 5)
 
 
-def test_a_narrow_trunk_of_capsnet():
-    model = made("capsnet", **TINY, width=3)
-    assert model.backbone[0].weight.shape == (3, 2, 3, 3)
-    assert model.primary.projection.weight.shape == (4 * 8, 3, 3, 3)
-    assert model(torch.rand(2, 2, 6, 8)).scores.shape == (2, 3)
+@pytest.mark.parametrize(
+    ("name", "options", "kernel"),
+    [("capsnet", TINY, 3), *((f"peer_deep_{kind}", {}, 9) for kind in ("em", "dynamic"))],
+)
+def test_a_narrow_trunk(name, options, kernel):
+    model = made(name, **options, width=3)
+    filters = model.backbone[0].weight.shape, model.primary.projection.weight.shape
+    square, poses = (kernel, kernel), options.get("types", 32) * 8
+    assert filters == ((3, model.image[0], *square), (poses, 3, *square))
+    x = torch.rand(2, *model.image)
+    assert model(x).scores.shape == (2, model.config["n_classes"])
 
 
 def test_a_relu_before_the_primary_squash_leaves_nothing_negative():
@@ -224,14 +223,6 @@ def test_matrix_capsules_for_mnist_are_the_same_with_other_routing():
         assert (routing.lambda_, routing.lambda_schedule) == (0.001, "constant")
 
 
-@pytest.mark.parametrize("name", ["peer_deep_em", "peer_deep_dynamic"])
-def test_a_narrow_trunk(name):
-    model = create_model(name, width=3)
-    assert model.backbone[0].weight.shape == (3, 1, 9, 9)
-    assert model.primary.projection.weight.shape == (256, 3, 9, 9)
-    assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
-
-
 # Inverted attention
 
 
@@ -332,18 +323,6 @@ def test_one_after_the_other_every_layer_finishes_first():
         for schedule in ("concurrent", "sequential")
     )
     assert torch.equal(one(x.float()).scores, other(x.float()).scores)
-
-
-def at_once(layers):
-    """A network whose layers all route at the same time."""
-    return CapsuleNetwork(
-        image=(2, 2, 2),
-        backbone=nn.Identity(),
-        primary=PrimaryCapsules(nn.Identity(), d_out=2),
-        primary_grid=(2, 2, 1),
-        layers=layers,
-        schedule="concurrent",
-    )
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
@@ -562,26 +541,23 @@ def test_balancing_leaves_no_trace_in_running_distances():
         assert torch.equal(model.layers[name].routing.running_scale, torch.ones(2))
 
 
-def test_votes_of_the_rem_networks_are_constant_but_in_the_last_iteration():
-    for name, layer in (
-        ("rem_dr", "classes"),
-        ("rem_deepcaps", "classes"),
-        ("rem_effconv", "conv_1"),
-        ("rem_multilayer", "hidden_2"),
-    ):
-        with torch.device("meta"):
-            assert create_model(name).layers[layer].routing.detach == "votes"
-
-
-def test_the_rem_network_of_distances_has_gradients_in_its_last_iteration_alone():
+@pytest.mark.parametrize(
+    ("name", "layer", "options", "constant"),
+    [
+        ("rem_dr", "classes", {}, "votes"),
+        ("rem_deepcaps", "classes", {}, "votes"),
+        ("rem_effconv", "conv_1", {}, "votes"),
+        ("rem_multilayer", "hidden_2", {}, "votes"),
+        ("rem_gamma", "hidden", {}, "iterations"),
+        # Iterations are constants to distance routing alone.
+        ("rem_gamma", "hidden", {"routing": "dynamic"}, "none"),
+    ],
+)
+def test_gradients_of_the_rem_networks_come_through_the_last_iteration(
+    name, layer, options, constant
+):
     with torch.device("meta"):
-        assert create_model("rem_gamma").layers["hidden"].routing.detach == "iterations"
-
-
-def test_iterations_are_constants_to_distance_routing_alone():
-    with torch.device("meta"):
-        network = create_model("rem_gamma", routing="dynamic")
-    assert network.layers["hidden"].routing.detach == "none"
+        assert create_model(name, **options).layers[layer].routing.detach == constant
 
 
 def test_ablation_c_asks_no_gradient_of_what_the_head_never_reads():

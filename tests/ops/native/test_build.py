@@ -239,16 +239,11 @@ def test_without_a_compiler_one_line_says_so(cache, monkeypatch, caplog, tmp_pat
     assert not cache.exists()
 
 
-def test_a_compiler_that_is_not_there(cache, monkeypatch, caplog):
-    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+@pytest.mark.parametrize("name", ["no-such-compiler -O1", 'g++ "-O1'])
+def test_a_compiler_that_is_not_there_or_that_nobody_can_read(cache, monkeypatch, caplog, name):
+    monkeypatch.setenv("CXX", name)
     assert build.library() is None
-    assert caplog.messages == [f"{WHY}CXX names 'no-such-compiler -O1', which is not there"]
-
-
-def test_a_compiler_that_nobody_can_read(cache, monkeypatch, caplog):
-    monkeypatch.setenv("CXX", 'g++ "-O1')
-    assert build.library() is None
-    assert caplog.messages == [f"{WHY}CXX names 'g++ \"-O1', which is not there"]
+    assert caplog.messages == [f"{WHY}CXX names {name!r}, which is not there"]
 
 
 def test_a_compiler_that_fails(real, cache, caplog):
