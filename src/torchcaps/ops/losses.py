@@ -323,4 +323,7 @@ def _probabilities(lengths: Tensor) -> Tensor:
             f"scores_are='independent_logits'."
         )
     epsilon = torch.finfo(lengths.dtype).eps
-    return epsilon + (1 - 2 * epsilon) * widen(lengths).clamp(0, 1)
+    # At 0 and 1 themselves the gradient of a clamp is one thing in PyTorch 2.13, another in 2.14.
+    wide = widen(lengths)
+    wide = torch.where((wide < 0) | (wide > 1), wide.detach().clamp(0, 1), wide)
+    return epsilon + (1 - 2 * epsilon) * wide
