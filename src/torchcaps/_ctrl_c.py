@@ -5,6 +5,6 @@ from types import FrameType
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """The first Ctrl-C ends the command in order, a second one at once."""
+    """Let the first Ctrl-C end the command in order, a second one at once."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt

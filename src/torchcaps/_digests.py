@@ -22,7 +22,7 @@ _compares: ContextVar[bool] = ContextVar("compares", default=True)
 
 @contextmanager
 def formats_alone() -> Iterator[None]:
-    """Files are as good as their formats show, as where nobody can read their digests."""
+    """Take files for as good as their formats show, as where nobody can read their digests."""
     before = _compares.set(False)
     try:
         yield
@@ -45,7 +45,7 @@ def check_digest(path: Path, content: bytes | None = None) -> None:
 
 
 def known_digests(folder: Path) -> dict[str, list[str]]:
-    """What digests.json says, by the name of a file."""
+    """Read what digests.json says, by the name of a file."""
     path = folder / NAME
     if not path.exists():
         return {}
@@ -66,6 +66,6 @@ def _are_digests(each: object) -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Give the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

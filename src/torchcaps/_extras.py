@@ -11,7 +11,7 @@ class MissingExtra(ModuleNotFoundError):
 
 @contextmanager
 def needing(package: str, *, room: str, extra: str) -> Iterator[None]:
-    """Around the imports of a room that needs the package."""
+    """Stand around the imports of a room that needs the package."""
     try:
         yield
     except ModuleNotFoundError as error:

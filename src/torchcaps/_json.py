@@ -15,12 +15,12 @@ MOST_OF_LINE = 1 << 28
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; a ValueError in plain words where that is no JSON."""
+    """Read what a file holds; a ValueError in plain words where that is no JSON."""
     return parsed(read_text(path))
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; a ValueError in plain words where there is none."""
+    """Read the text of a file; a ValueError in plain words where there is none."""
     _check_ordinary(path)
     if (size := path.stat().st_size) > MOST_BYTES:
         raise ValueError(f"it has {size:,} bytes, and JSON of ours has at most {MOST_BYTES:,}")
@@ -50,7 +50,7 @@ def _check_ordinary(path: Path) -> None:
 
 
 def parsed(text: str) -> Any:
-    """The value that a text stands for; a ValueError in plain words where it is no JSON."""
+    """Give the value that a text stands for; a ValueError in plain words where it is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ def parsed(text: str) -> Any:
 
 
 def why_not(error: Exception) -> str:
-    """What a parser found, in words of ours where its own speak of Python."""
+    """Say what a parser found, in words of ours where its own speak of Python."""
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -69,7 +69,7 @@ def why_not(error: Exception) -> str:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a float can hold it: JSON has longer integers, which overflow in a mean.
+    """Say whether a float can hold it: JSON has longer integers, which overflow in a mean.
 
     >>> is_number(1), is_number(0.5), is_number(True), is_number(10**400)
     (True, True, False, False)
@@ -80,7 +80,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a number that a run writes: Python reads NaN and Infinity out of JSON, too.
+    """Say whether it is a number that a run writes: Python reads NaN and Infinity out of JSON, too.
 
     >>> is_finite(1), is_finite(0.5), is_finite(float("nan")), is_finite("1")
     (True, True, False, False)

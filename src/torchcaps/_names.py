@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def explains_names(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which says what was meant where it is given an argument that it lacks."""
+    """Give the function, which says what was meant where it is given an argument that it lacks."""
     taken = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)

@@ -12,7 +12,7 @@ from torchcaps.errors import TorchcapsError, short
 
 
 def make_new(path: Path) -> None:
-    """An empty file that nobody has laid there: a planted link is not written through."""
+    """Give an empty file that nobody has laid there: a planted link is not written through."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     os.close(os.open(path, flags, 0o666))
@@ -20,7 +20,7 @@ def make_new(path: Path) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Where to write what shall take the place of a file; removed if it does not."""
+    """Say where to write what shall take the place of a file; removed if it does not."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     make_new(partial)
     try:
@@ -90,7 +90,7 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
-    """The path, or a sentence about what no file system takes."""
+    """Give the path, or a sentence about what no file system takes."""
     is_path = isinstance(value, str) or (
         isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)
     )

@@ -8,7 +8,7 @@ DIGITS = 12
 
 
 def value_of(word: str) -> Any:
-    """A JSON value, true or false in Python's spelling too, or else the word itself.
+    """Give a JSON value, true or false in Python's spelling too, or else the word itself.
 
     >>> value_of("0.5"), value_of("True"), value_of("uniform")
     (0.5, True, 'uniform')

@@ -13,12 +13,12 @@ PREFIX = "zoo:"
 
 
 def zoo_names() -> list[str]:
-    """Their names, each that of a model, a dot and a tag."""
+    """List their names, each that of a model, a dot and a tag."""
     return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
 def zoo_weights(name: str) -> Path:
-    """The file of one of them."""
+    """Give the file of one of them."""
     if name not in zoo_names():
         raise TorchcapsError(
             f"no trained network {short(name)} comes with torchcaps; {nearest(name, zoo_names())}."
@@ -27,7 +27,7 @@ def zoo_weights(name: str) -> Path:
 
 
 def zoo_card(weights: Path) -> dict[str, Any]:
-    """What is known of the network of a file; of one that is not of the zoo nothing."""
+    """Give what is known of the network of a file; of one that is not of the zoo nothing."""
     if weights.parent != FOLDER:
         return {}
     found: dict[str, Any] = read_json(weights.with_suffix(".json"))

@@ -31,7 +31,7 @@ class Emptied(TorchcapsError):
 
 
 def short(value: object) -> str:
-    """What came, as a sentence quotes it: not with thousands of digits or brackets.
+    """Say what came, as a sentence quotes it: not with thousands of digits or brackets.
 
     Arguments:
         value: what came, of any type.
@@ -49,9 +49,9 @@ def short(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, if any is near, then all
-    of them; of very many the nearest few. `meant` has names from elsewhere that are spelt otherwise
-    than ours.
+    """Give the end of a sentence about an unknown name: the nearest known one, if any is near, then
+    all of them; of very many the nearest few. `meant` has names from elsewhere that are spelt
+    otherwise than ours.
 
     Arguments:
         name: what came.

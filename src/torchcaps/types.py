@@ -65,8 +65,8 @@ class Window(NamedTuple):
         return (height - k_h) // s_h + 1, (width - k_w) // s_w + 1
 
     def of(self, values: Tensor) -> Tensor:
-        """Values [*b, n, d] of all children as the windows see them, [*b, p, i, d]; a view of them
-        until it is flattened. Slot i is ordered (row, column, type) like the grid."""
+        """Show values [*b, n, d] of all children as the windows see them, [*b, p, i, d]; a view of
+        them until it is flattened. Slot i is ordered (row, column, type) like the grid."""
         (k_h, k_w), (s_h, s_w) = self.kernel, self.stride
         grid = torch.unflatten(values, -2, self.child_grid)  # [*b, h, w, type, d]
         seen = grid.unfold(-4, k_h, s_h).unfold(-4, k_w, s_w)  # [*b, ph, pw, type, d, kh, kw]
@@ -74,7 +74,7 @@ class Window(NamedTuple):
         return seen.flatten(-4, -2).flatten(-4, -3)
 
     def child_id(self, device: torch.device | None = None) -> Tensor:
-        """Which child lies in slot i of window p, [p, i]."""
+        """Say which child lies in slot i of window p, [p, i]."""
         n = math.prod(self.child_grid)
         return self.of(torch.arange(n, device=device).unsqueeze(-1)).squeeze(-1)
 
@@ -141,9 +141,9 @@ class Output:
     trace: Trace = ()
 
     def probabilities(self) -> Tensor:
-        """Lengths as they are: squashed, each is the probability that its class is present, and
-        they need not sum to one; unsquashed they have no bound. Logits through a softmax, those of
-        independent classes through a sigmoid."""
+        """Give lengths as they are: squashed, each is the probability that its class is present,
+        and they need not sum to one; unsquashed they have no bound. Logits through a softmax, those
+        of independent classes through a sigmoid."""
         if self.scores_are == "lengths":
             return self.scores
         one_class = self.scores_are == "logits"

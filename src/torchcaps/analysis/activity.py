@@ -143,10 +143,10 @@ class MeasureActivity:
 
 
 def dead_capsules(length: Tensor, thresholds: Thresholds) -> Tensor:
-    """Which of the capsules with lengths [k, n] are dead: bool [n]."""
+    """Say which of the capsules with lengths [k, n] are dead: bool [n]."""
     return is_dead(length.mean(0), length.std(0, correction=0), thresholds)
 
 
 def is_dead(mean: Tensor, std: Tensor, thresholds: Thresholds) -> Tensor:
-    """Which of the capsules with these moments of length [n] are dead: bool [n]."""
+    """Say which of the capsules with these moments of length [n] are dead: bool [n]."""
     return (mean <= thresholds.dead_mean) & (std <= thresholds.dead_std)

@@ -50,7 +50,8 @@ class Antipodal(Result):
 
 
 def pair_cosines(rows: Tensor) -> Tensor:
-    """Cosines of all pairs of rows [k, d], [k (k − 1) / 2], ordered (0, 1), (0, 2), … (1, 2), …
+    """Give cosines of all pairs of rows [k, d], [k (k − 1) / 2], ordered (0, 1), (0, 2), … (1, 2),
+    …
 
     Arguments:
         rows: [k, d]; those of half precision, whose lengths may have no number, in float32.
@@ -67,7 +68,7 @@ def pair_cosines(rows: Tensor) -> Tensor:
 
 
 def opposite_pairs(rows: Tensor, most: int) -> Tensor:
-    """The pairs of rows that are nearest to opposite, int [pairs, 2], the nearest first.
+    """Give the pairs of rows that are nearest to opposite, int [pairs, 2], the nearest first.
 
     Between the gradients of such images `gradient_cancellation` looks for cancellation.
 

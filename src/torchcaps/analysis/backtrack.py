@@ -58,7 +58,7 @@ def _sizes(layer: LayerTrace) -> tuple[int, int]:
 
 
 def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0) -> list[Tensor]:
-    """Which edges of each routed layer lead to the predicted class, bool [i, j], from below.
+    """Say which edges of each routed layer lead to the predicted class, bool [i, j], from below.
 
     Through windows bool [p, i, j]; `child_of` names the child in a slot, and the parents of window
     p are p * J to p * J + J - 1.
@@ -102,7 +102,7 @@ def _classes(predicted: Any) -> list[int]:
 
 
 def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
-    """How many capsules with a child the tree of each image has, int64 [k].
+    """Say how many capsules with a child the tree of each image has, int64 [k].
 
     Arguments:
         trace: of k images, of a network whose layers lead to each other.
@@ -154,7 +154,7 @@ def children_of(layer: LayerTrace, edges: Tensor) -> Tensor:
 
 
 def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: int = 0) -> Tensor:
-    """Where in an image the tree of a class has its leaves, [height, width].
+    """Say where in an image the tree of a class has its leaves, [height, width].
 
     The value is the share of types that belong to the tree at a position of the lowest capsules,
     stretched bilinearly to the image.

@@ -54,7 +54,7 @@ class Probable(Protocol):
 
 
 def reliability(probability: Tensor, right: Tensor, *, bins: int = 15) -> Tensor:
-    """Sums of cases, probabilities and right cases in each bin of [0, 1], float64 [3, bins].
+    """Give sums of cases, probabilities and right cases in each bin of [0, 1], float64 [3, bins].
 
     Arguments:
         probability: of each case, [n].

@@ -96,7 +96,7 @@ def causal_use(
     batch_size: int = 100,
     seed: int = 0,
 ) -> CausalUse:
-    """How far the accuracy falls when couplings are replaced, or capsules silenced.
+    """Say how far the accuracy falls when couplings are replaced, or capsules silenced.
 
     Arguments:
         network: takes pixels and `keep`, `couple` and `intervene` as the networks of this library
@@ -181,7 +181,7 @@ class MeasureCausalUse:
 
 
 def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, float]]:
-    """The fall of a share and its interval.
+    """Give the fall of a share and its interval.
 
     Arguments:
         before: which images are right, bool [k].
@@ -197,7 +197,7 @@ def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, floa
 
 
 def silence(*capsules: int) -> Callable[[Capsules], Capsules]:
-    """A function for `intervene` that silences capsules by their numbers.
+    """Make a function for `intervene` that silences capsules by their numbers.
 
     Arguments:
         capsules: their numbers in the layer.

@@ -36,7 +36,7 @@ def choose_levels(
     grids: Sequence[int] = GRIDS,
     tolerance: float = TOLERANCE,
 ) -> ChosenLevels:
-    """The fewest levels at which accuracy falls by no more than `tolerance`.
+    """Give the fewest levels at which accuracy falls by no more than `tolerance`.
 
     Arguments:
         accuracy: of the network with so many levels in each layer; of None as it is.

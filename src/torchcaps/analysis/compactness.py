@@ -48,7 +48,7 @@ class Compactness(Result):
 
 
 def compactness(pose: Tensor) -> Tensor:
-    """Divergence of each image [k]; NaN for a pose that never varies.
+    """Give the divergence of each image [k]; NaN for a pose that never varies.
 
     Arguments:
         pose: poses of k images, each under s changes, [k, s, d].

@@ -18,7 +18,7 @@ from torchcaps.errors import TorchcapsError
 
 
 def jitter(accuracy: Sequence[float]) -> float | None:
-    """How much accuracy goes up and down from epoch to epoch; None of fewer than three epochs.
+    """Say how much accuracy goes up and down from epoch to epoch; None of fewer than three epochs.
 
     Arguments:
         accuracy: of successive epochs.
@@ -34,7 +34,7 @@ def jitter(accuracy: Sequence[float]) -> float | None:
 
 
 def onset(steps: Sequence[int], accuracy: Sequence[float], *, chance: float) -> int | None:
-    """The first step above chance by more than 10 points; None where learning never begins.
+    """Give the first step above chance by more than 10 points; None where learning never begins.
 
     Arguments:
         steps: when each accuracy was had.
@@ -50,7 +50,7 @@ def onset(steps: Sequence[int], accuracy: Sequence[float], *, chance: float) -> 
 
 
 def time_to(level: float, steps: Sequence[int], accuracy: Sequence[float]) -> int | None:
-    """The first step with an accuracy of `level` or more; None where it is never reached.
+    """Give the first step with an accuracy of `level` or more; None where it is never reached.
 
     Arguments:
         level: the accuracy to reach.
@@ -65,7 +65,7 @@ def time_to(level: float, steps: Sequence[int], accuracy: Sequence[float]) -> in
 
 
 def area(steps: Sequence[int], accuracy: Sequence[float]) -> float:
-    """The mean accuracy over all steps; of one point its accuracy.
+    """Give the mean accuracy over all steps; of one point its accuracy.
 
     Arguments:
         steps: at which steps accuracy was measured, rising.

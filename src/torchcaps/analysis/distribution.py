@@ -50,7 +50,7 @@ class Couplings(Result):
 
 
 def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
-    """Couplings below 0, in each bin, and above 1: int64 [1 + bins + 1].
+    """Count couplings below 0, in each bin, and above 1: int64 [1 + bins + 1].
 
     Arguments:
         coupling: of any shape.

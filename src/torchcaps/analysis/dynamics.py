@@ -161,7 +161,7 @@ class MeasureDynamics:
     def _rates(
         self, layer: "_Layer", thresholds: Thresholds
     ) -> tuple[Tensor, int, float | None, float | None]:
-        """The children that count, bool [n], how many parents do, dyr and dys."""
+        """Give the children that count, bool [n], how many parents do, dyr and dys."""
         parents, children = (
             ~is_dead(each.mean, each.std, thresholds) | (not dropped)
             for each, dropped in (
@@ -206,8 +206,8 @@ class _Layer:
 
 
 def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None, float | None]:
-    """dyr and dys of standard deviations [*p, i, j] with children [*p, i] and parents [*p, j] that
-    count; each child goes by the living parents of its window."""
+    """Give dyr and dys of standard deviations [*p, i, j] with children [*p, i] and parents [*p, j]
+    that count; each child goes by the living parents of its window."""
     n = parents.double().sum(-1, keepdim=True)  # [*p, 1]
     counts = children & (n >= 2)
     if not bool(counts.any()):
@@ -219,5 +219,6 @@ def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None
 
 
 def perfect_std(n: int) -> float:
-    """Standard deviation of a coupling under perfect routing to n parents; 0 for a single one."""
+    """Give the standard deviation of a coupling under perfect routing to n parents; 0 for a single
+    one."""
     return math.sqrt((1 - 1 / n) / n)

@@ -19,13 +19,14 @@ ROUNDING = 1e-6
 
 
 def even_split(layer: LayerTrace) -> Tensor:
-    """Every coupling of a layer under an even split: float64 [1, 1], through windows where
+    """Give every coupling of a layer under an even split: float64 [1, 1], through windows where
     positions compete [p, i, 1]."""
     return 1 / _parts(layer)
 
 
 def comparable_coupling(layer: LayerTrace) -> Tensor:
-    """Couplings in float64, times what makes an even split 1 / J, whatever they sum to one over."""
+    """Give couplings in float64, times what makes an even split 1 / J, whatever they sum to one
+    over."""
     coupling, parts = finite_coupling(layer), _parts(layer)
     n = coupling.shape[-1]
     # A level of a grid may begin at 1 / J, and what was rounded lies on either side of it.

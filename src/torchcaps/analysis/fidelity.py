@@ -79,7 +79,7 @@ class Fidelity(Result):
 
 
 def class_paths(trace: Trace, layer: str) -> Tensor:
-    """Where the couplings of each capsule of a layer lead, [k, i, classes]; rows sum to one.
+    """Say where the couplings of each capsule of a layer lead, [k, i, classes]; rows sum to one.
 
     Through windows the capsules are those of every type and position, and a child leads to the
     parents of all windows that see it; one that none sees leads to every class alike.
@@ -219,7 +219,8 @@ def _check_shown(parts: Tensor) -> None:
 
 
 def parts_of_capsules(length: Tensor, present: Tensor) -> Tensor:
-    """The part that the length of each capsule tells most of, int [i]; -1 where it tells nothing.
+    """Give the part that the length of each capsule tells most of, int [i]; -1 where it tells
+    nothing.
 
     Arguments:
         length: of capsules in images, [k, i].
@@ -242,7 +243,7 @@ def parts_of_capsules(length: Tensor, present: Tensor) -> Tensor:
 
 
 def mutual_information(joint: Tensor) -> Tensor:
-    """Mutual information in nat of shares [*, a, b] that sum to one."""
+    """Compute the mutual information in nat of shares [*, a, b] that sum to one."""
     entr = torch.special.entr
     apart = entr(joint.sum(-1)).sum(-1) + entr(joint.sum(-2)).sum(-1)
     together: Tensor = entr(joint).sum((-2, -1))

@@ -47,7 +47,7 @@ class InDegree(Result):
 
 
 def in_degree(coupling: Tensor, *, threshold: float = 1.0) -> Tensor:
-    """Children above the threshold, [*b, j].
+    """Count children above the threshold, [*b, j].
 
     Arguments:
         coupling: couplings [*b, i, j].

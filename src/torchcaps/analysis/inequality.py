@@ -59,8 +59,8 @@ class Inequality(Result):
 
 
 def gini(coupling: Tensor) -> Tensor:
-    """Gini coefficient of each row [*b, i]: 0 where all parents get the same, 1 − 1/J where one
-    gets all; NaN for rows with negative couplings.
+    """Compute the Gini coefficient of each row [*b, i]: 0 where all parents get the same, 1 − 1/J
+    where one gets all; NaN for rows with negative couplings.
 
     Arguments:
         coupling: [*b, i, j].

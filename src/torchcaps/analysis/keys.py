@@ -63,7 +63,7 @@ class Keys(Result):
 
 
 def key_entropy(counts: Counter[bytes] | tuple[int, ...]) -> float:
-    """Entropy in bit of keys that came so many times each; 0 of none.
+    """Compute the entropy in bit of keys that came so many times each; 0 of none.
 
     Arguments:
         counts: how often each key came.

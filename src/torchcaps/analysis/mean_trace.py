@@ -32,7 +32,7 @@ from torchcaps.types import Capsules, LayerTrace, Routed, Step, Trace
 
 
 def mean_trace(outs: Answer | Iterable[Answer], *, classes: Sequence[int] | None = None) -> Trace:
-    """A trace of one image, the mean over all images; or of one image a class.
+    """Make a trace of one image, the mean over all images; or of one image a class.
 
     Arguments:
         outs: what the network returned for a batch, or for each of many. A generator is gone

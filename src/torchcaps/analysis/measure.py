@@ -59,7 +59,7 @@ def measure(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Any, ...]:
-    """The result of each measurement, in their order, from one forward pass an image.
+    """Give the result of each measurement, in their order, from one forward pass an image.
 
     Arguments:
         network: any callable from pixels to an object with `scores` and a `trace`; of a network of

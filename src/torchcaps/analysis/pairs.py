@@ -22,8 +22,8 @@ def names_of(labels: Tensor) -> list[int]:
 
 
 def neighbours(labels: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Rows of the first and of the second image of each pair: "random" neighbours, neighbours of
-    the "same" labels, and neighbours with "different" ones. A sample is in random order."""
+    """Give rows of the first and of the second image of each pair: "random" neighbours, neighbours
+    of the "same" labels, and neighbours with "different" ones. A sample is in random order."""
     names = names_of(labels)
     same, different = [], []
     if labels.numel():

@@ -47,8 +47,8 @@ class Polarisation(Result):
 
 
 def polarisation(coupling: Tensor) -> Tensor:
-    """How one-sided couplings are, 1 − H / log J of each row [*b, i]: 0 where all parents get the
-    same, 1 where one gets all; NaN for rows of zeros.
+    """Say how one-sided couplings are, 1 − H / log J of each row [*b, i]: 0 where all parents get
+    the same, 1 where one gets all; NaN for rows of zeros.
 
     Arguments:
         coupling: [*b, i, j].

@@ -15,7 +15,7 @@ from torchcaps._checks import check_count, check_finite
 
 
 def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
-    """The number of the level next to each coupling, int64.
+    """Give the number of the level next to each coupling, int64.
 
     Arguments:
         coupling: couplings of any shape.
@@ -36,7 +36,7 @@ def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
 
 
 def quantise(coupling: Tensor, *, levels: int = 11) -> Tensor:
-    """Each coupling moved to the level next to it; couplings need not sum to one any more.
+    """Move each coupling to the level next to it; couplings need not sum to one any more.
 
     Arguments:
         coupling: couplings of any shape.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def quantity(unit: str, meaning: str) -> Any:
-    """A dataclass field that knows its unit and says in a phrase what it is."""
+    """Give a dataclass field that knows its unit and says in a phrase what it is."""
     return dataclasses.field(metadata={"unit": unit, "meaning": meaning})
 
 
@@ -16,7 +16,7 @@ class Result:
     """Base of the frozen dataclasses that measurements return."""
 
     def to_json(self) -> str:
-        """Every field by name, and the unit of each quantity under `units`."""
+        """Give every field by name, and the unit of each quantity under `units`."""
         return json.dumps({**_plain(self), "units": _units(type(self))}, allow_nan=False)
 
 
@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
 
 
 def quantities(kind: Any) -> dict[str, tuple[str, str]]:
-    """Unit and meaning of each quantity of a dataclass, without those of its rows."""
+    """List unit and meaning of each quantity of a dataclass, without those of its rows."""
     return {
         field.name: (field.metadata["unit"], field.metadata["meaning"])
         for field in dataclasses.fields(kind)
@@ -42,7 +42,7 @@ def quantities(kind: Any) -> dict[str, tuple[str, str]]:
 
 
 def row_of(field: dataclasses.Field[Any]) -> type | None:
-    """The dataclass of which a field holds one or a tuple."""
+    """Give the dataclass of which a field holds one or a tuple."""
     row, *_ = getattr(field.type, "__args__", (field.type,))
     return row if dataclasses.is_dataclass(row) and isinstance(row, type) else None
 

@@ -34,7 +34,7 @@ from torchcaps.types import Trace
 
 
 def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int, int]) -> Tensor:
-    """Maps [k, height, width] of k images.
+    """Give maps [k, height, width] of k images.
 
     Arguments:
         trace: of a network whose last layer has its children on a grid.
@@ -82,7 +82,7 @@ def carrying(grid: Tensor, *, share: float = 0.5) -> Tensor:
 
 
 def focus(maps: Tensor, inside: Tensor) -> Tensor:
-    """The share of each map that lies inside, [k]; NaN where a map is zero everywhere.
+    """Give the share of each map that lies inside, [k]; NaN where a map is zero everywhere.
 
     Arguments:
         maps: [k, height, width].
@@ -101,8 +101,8 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
 
 
 def saliency_distance(first: Tensor, second: Tensor) -> Tensor:
-    """How far the maps of two networks lie apart on each image, 0 to 1, [k]; NaN where one of them
-    is zero everywhere.
+    """Say how far the maps of two networks lie apart on each image, 0 to 1, [k]; NaN where one of
+    them is zero everywhere.
 
     Arguments:
         first: [k, height, width].

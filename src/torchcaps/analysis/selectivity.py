@@ -54,7 +54,7 @@ class Selectivity(Result):
 
 
 def detection_auc(values: Tensor, present: Tensor) -> Tensor:
-    """Area under the curve of each column as a detector, [n].
+    """Give the area under the curve of each column as a detector, [n].
 
     Arguments:
         values: of k images, [k, n].
@@ -158,8 +158,8 @@ def _areas(values: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _area_given(values: Tensor, present: Tensor, given: Tensor) -> Tensor:
-    """The area over all pairs of images that are alike in `given`, or one less it where that is
-    more: a length that falls tells of a part as well. One half where no pair is alike."""
+    """Give the area over all pairs of images that are alike in `given`, or one less it where that
+    is more: a length that falls tells of a part as well. One half where no pair is alike."""
     area, pairs = torch.zeros(values.shape[1], dtype=torch.float64), 0
     for images in (given, ~given):
         positive = int(present[images].sum())

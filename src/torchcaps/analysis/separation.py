@@ -39,7 +39,7 @@ class Separation(Result):
 
 
 def silhouette(points: Tensor, labels: Tensor) -> Tensor:
-    """How much nearer each point lies to its own class than to the next, from −1 to 1, [k].
+    """Say how much nearer each point lies to its own class than to the next, from −1 to 1, [k].
 
     Arguments:
         points: [k, n].

@@ -11,7 +11,7 @@ Z = 1.959964
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:
-    """95 % Wilson interval of a share, `right` of `n`."""
+    """Give the 95 % Wilson interval of a share, `right` of `n`."""
     share = right / n
     centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     spread = math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
@@ -31,8 +31,8 @@ class Commonest(NamedTuple):
 
 
 def commonest(labels: Tensor, class_names: Sequence[str]) -> Commonest:
-    """The commonest class of some images, or, where objects share an image, the commonest set of
-    classes. Of equally common ones that of the lowest numbers.
+    """Give the commonest class of some images, or, where objects share an image, the commonest set
+    of classes. Of equally common ones that of the lowest numbers.
 
     Arguments:
         labels: one class an image [n], or m classes [n, m]; a class named twice is there once.
@@ -54,7 +54,7 @@ def commonest(labels: Tensor, class_names: Sequence[str]) -> Commonest:
 
 
 def constant_answer(named: Tensor, images: int, class_names: Sequence[str]) -> str | None:
-    """What a network says of every image; None where its answers differ, or of a single image.
+    """Say what a network says of every image; None where its answers differ, or of a single image.
 
     Arguments:
         named: of how many images it names each class, [k].

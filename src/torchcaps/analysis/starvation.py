@@ -57,7 +57,7 @@ class GradientCancellation(Result):
 
 
 def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
-    """Norms of the gradients that reach the children and the matrices of every layer.
+    """Give norms of the gradients that reach the children and the matrices of every layer.
 
     Arguments:
         loss: one number, computed from the output that holds the trace; its graph is kept.
@@ -110,7 +110,7 @@ def _norm(gradient: Tensor | None, of: Tensor, over: int | tuple[int, int]) -> T
 def gradient_cancellation(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor]
 ) -> GradientCancellation:
-    """How far two gradients cancel, for each tensor and for all as one vector.
+    """Say how far two gradients cancel, for each tensor and for all as one vector.
 
     Arguments:
         first: gradients of one loss by the name of the tensor.

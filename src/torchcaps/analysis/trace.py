@@ -17,7 +17,7 @@ T = TypeVar("T", Capsules, Routed)
 
 
 def join(traces: Iterable[Trace]) -> Trace:
-    """One trace of many batches, their images one after the other.
+    """Make one trace of many batches, their images one after the other.
 
     Arguments:
         traces: of the same layers, one a batch.
@@ -83,7 +83,7 @@ def check_any(seen: Sized) -> None:
 
 
 def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
-    """Every layer of capsules from the bottom up; the lowest is called "primary".
+    """Give every layer of capsules from the bottom up; the lowest is called "primary".
 
     Arguments:
         trace: what `model(images, keep="last").trace` holds.
@@ -97,7 +97,7 @@ def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
 
 
 def lengths(capsules: Capsules) -> Tensor:
-    """Activations [*b, i]; of capsules without one, the lengths of their poses.
+    """Give activations [*b, i]; of capsules without one, the lengths of their poses.
 
     Arguments:
         capsules: poses [*b, i, d], with activations or without.
@@ -129,7 +129,7 @@ def finite_coupling(layer: LayerTrace) -> Tensor:
 
 
 def child_of(trace: Trace) -> Mapping[str, Tensor]:
-    """The capsule that each slot of the couplings of a layer is, by the name of the layer.
+    """Give the capsule that each slot of the couplings of a layer is, by the name of the layer.
 
     Of a layer with windows int64 [p, i]: the child in slot i of window p, so that
     `lengths(layer.children)[:, child_of(trace)[layer.name]]` lies beside couplings [k, p, i, j].
@@ -276,7 +276,8 @@ def check_parents_are_classes(trace: Trace, n_classes: int) -> None:
 
 
 def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
-    """Couplings [k, i] of all children of the last layer to the predicted class [k] of an image.
+    """Give couplings [k, i] of all children of the last layer to the predicted class [k] of an
+    image.
 
     Whoever knows how many classes there are calls `check_parents_are_classes` before.
     """

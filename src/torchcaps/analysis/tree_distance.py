@@ -45,7 +45,7 @@ class TreeDistance(Result):
 
 
 def tree_distance(first: Trace, second: Trace) -> dict[str, Tensor]:
-    """Distance [k] of image n of one trace to image n of the other, by layer.
+    """Measure the distance [k] of image n of one trace to image n of the other, by layer.
 
     Arguments:
         first: trace of k images.

@@ -55,7 +55,7 @@ class ZeroVotes(Result):
 
 
 def zero_blocks(weight: Tensor) -> Tensor:
-    """Which blocks [*, d_out, d_in] are zero in every entry: bool [*].
+    """Say which blocks [*, d_out, d_in] are zero in every entry: bool [*].
 
     Arguments:
         weight: [*, d_out, d_in].

@@ -149,7 +149,7 @@ def takes_recipe(does: Callable[..., None]) -> Callable[..., None]:
 
 
 def recipe_from(given: dict[str, Any]) -> "Recipe":
-    """What a file says, over it what is given by name, over it what --set and --option say."""
+    """Give what a file says, over it what is given by name, over it what --set and --option say."""
     from torchcaps.train import make_recipe, read_fields
 
     said = {name: value for name, value in given.items() if value is not None}
@@ -170,17 +170,17 @@ def recipe_from(given: dict[str, Any]) -> "Recipe":
 
 
 def fields_from(pairs: list[str] | None) -> dict[str, Any]:
-    """Fields of a recipe that --set says."""
+    """Read fields of a recipe that --set says."""
     return _pairs(pairs, "--set must be FIELD=VALUE, for example schedule=cosine")
 
 
 def options_from(pairs: list[str] | None) -> dict[str, Any]:
-    """The options of a network."""
+    """Give the options of a network."""
     return _pairs(pairs, "--option must be NAME=VALUE, for example routing=uniform")
 
 
 def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
-    """NAME=VALUE pairs; a value is a JSON number or list, true or false, or else a word."""
+    """Read NAME=VALUE pairs; a value is a JSON number or list, true or false, or else a word."""
     found = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
@@ -191,7 +191,7 @@ def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
 
 
 def sides(option: str, text: str, example: str) -> tuple[int, ...]:
-    """Whole numbers with x between them, as many as the example has."""
+    """Read whole numbers with x between them, as many as the example has."""
     numbers = text.lower().replace("×", "x").split("x")
     are_numbers = all(each.isdecimal() and len(each) <= DIGITS for each in numbers)
     if len(numbers) != len(example.split("x")) or not are_numbers:
@@ -203,7 +203,7 @@ def sides(option: str, text: str, example: str) -> tuple[int, ...]:
 
 
 def seconds_of(text: str) -> float:
-    """The seconds of a time budget such as "1h30m", "8m" or "90s"."""
+    """Give the seconds of a time budget such as "1h30m", "8m" or "90s"."""
     parts = re.fullmatch(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", text)
     if not parts or not any(parts.groups()):
         raise TorchcapsError(
@@ -215,7 +215,7 @@ def seconds_of(text: str) -> float:
 
 
 def levels(option: str, text: str) -> int | list[int]:
-    """Levels of a grid: one number, or one for each layer from below with commas between."""
+    """Read levels of a grid: one number, or one for each layer from below with commas between."""
     words = text.split(",")
     if not all(re.fullmatch(rf"\s*[0-9]{{1,{DIGITS}}}\s*", word) for word in words):
         raise TorchcapsError(
@@ -231,7 +231,7 @@ def levels(option: str, text: str) -> int | list[int]:
 
 
 def measurement_names(given: Sequence[str] | None) -> list[str]:
-    """The names that --measure was given, each of them on its own."""
+    """Give the names that --measure was given, each of them on its own."""
     return [name.strip() for words in given or () for name in words.split(",")]
 
 
@@ -289,7 +289,7 @@ class FieldsCommand(TyperCommand):
 
 
 def _explain_value(error: Any, words: list[str]) -> None:
-    """As the recipe says it of a field: Typer does not tell what came."""
+    """Explain it as the recipe does of a field: Typer does not tell what came."""
     names = getattr(getattr(error, "param", None), "opts", [])
     # As --seed=x, or as --seed x.
     given = [

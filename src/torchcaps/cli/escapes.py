@@ -14,7 +14,8 @@ class _Record(logging.LogRecord):
 
 
 def escape_what_is_said() -> None:
-    """From now on, whatever logger or handler says it. The process is the command line's own."""
+    """Escape from now on what is said, whatever logger or handler says it. The process is the
+    command line's own."""
     logging.setLogRecordFactory(_Record)
     warnings.formatwarning = _shown
 

@@ -18,7 +18,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """How a command ends that raised an error; None for a fault of torchcaps."""
+    """Say how a command ends that raised an error; None for a fault of torchcaps."""
     sentence = LONG_WORD.sub(lambda word: f"{word[0][:BEGINNING]}…", str(error))
     if isinstance(error, TorchcapsError):
         return Failure(130 if isinstance(error, Interrupted) else 2, sentence)
@@ -54,7 +54,7 @@ def _fault_of_own_code(error: Exception) -> Failure | None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch's own kind on a GPU, a RuntimeError on a CPU."""
+    """Know torch's own kind on a GPU, a RuntimeError on a CPU."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -63,6 +63,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _is_raised_inside(error: Exception, package: str) -> bool:
-    """Whether it was raised by code of a package, or by what that called."""
+    """Say whether it was raised by code of a package, or by what that called."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_globals.get("__name__", "").split(".")[0] == package for frame, _ in frames)

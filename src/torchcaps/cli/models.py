@@ -107,7 +107,7 @@ def _rows(name: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _explain(row: dict[str, Any], meanings: dict[str, str]) -> None:
-    """One option a paragraph: how it is typed, what it means, what it may be."""
+    """Explain one option a paragraph: how it is typed, what it means, what it may be."""
     if not row["options"]:
         print("    It has no options but image and n_classes.")
     for option, default in row["options"].items():

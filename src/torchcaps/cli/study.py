@@ -181,8 +181,8 @@ def _tell_drafts(paths: list[Path]) -> None:
 def _print_comparison(
     study: "Study", paths: list[Path], out: Path, baseline: str | None, as_json: bool
 ) -> None:
-    """The table of a study of one's own; its picture lies beside the runs. Seeds that failed are in
-    no mean, so they are named."""
+    """Print the table of a study of one's own; its picture lies beside the runs. Seeds that failed
+    are in no mean, so they are named."""
     from torchcaps.cli.compare import show
     from torchcaps.study import Comparison, compare
     from torchcaps.study.ledger import Ledger
@@ -230,7 +230,7 @@ def _study(
 
 
 def _check_alone(what: str, table: int | None, reduced: bool, seeds: int | None) -> None:
-    """A file of one's own says all of it itself."""
+    """Refuse options beside a file of one's own, which says all of it itself."""
     words = {
         f"Table {table}": table is not None,
         "--reduced": reduced,

@@ -119,7 +119,7 @@ def train(
 
 
 def _network_of(start: Path) -> dict[str, Any]:
-    """The network that a run was trained with, so that nobody has to repeat it."""
+    """Give the network that a run was trained with, so that nobody has to repeat it."""
     from torchcaps.models.files.hub import located
     from torchcaps.models.files.saving import load_network
     from torchcaps.tasks.trained import check_is_run

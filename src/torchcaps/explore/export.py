@@ -63,7 +63,7 @@ def write_page(opened: Opened, path: Path) -> None:
 
 
 def program_of(network: Network) -> dict[str, Any]:
-    """What the interpreter computes: kinds of modules in their order, with their numbers."""
+    """Give what the interpreter computes: kinds of modules in their order, with their numbers."""
     model = network.model
     if not isinstance(model, CapsuleNetwork):
         raise _refused(network, f"it is a {type(model).__name__}")
@@ -103,7 +103,7 @@ def _refused(network: Network, why: str) -> TorchcapsError:
 
 
 def _operators(network: Network, part: Any) -> Iterator[dict[str, Any]]:
-    """The operators of a part in their order."""
+    """Give the operators of a part in their order."""
     if isinstance(part, nn.Sequential):
         for each in part:
             yield from _operators(network, each)
@@ -154,7 +154,7 @@ def _letters(tensor: Tensor) -> str:
 
 
 def _bundled(given: dict[str, Any]) -> str:
-    """One file of all, its modules one after the other: a page from a disk may import none."""
+    """Make one file of all, its modules one after the other: a page from a disk may import none."""
     files = page_files()
     code = "".join(_module(name, files[f"{name}.js"]) for name in MODULES)
     # No text inside may end the element that it lies in.
@@ -172,7 +172,7 @@ def _bundled(given: dict[str, Any]) -> str:
 
 
 def _module(name: str, code: str) -> str:
-    """A module as a function that returns what it exports."""
+    """Give a module as a function that returns what it exports."""
     exported = re.findall(r"^export (?:async )?(?:class|function|const) (\w+)", code, re.M)
     code = re.sub(r"^export ", "", code.replace("./ask.js", "./local.js"), flags=re.M)
     code = re.sub(r'^import ({.*}) from "\./(\w+)\.js";$', r"const \1 = \2;", code, flags=re.M)

@@ -80,7 +80,7 @@ class Guard:
         await self.app(inside, body, guarded)
 
     def _checked(self, scope: Scope) -> Scope:
-        """The request as the application sees it, without the token."""
+        """Give the request as the application sees it, without the token."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
         if not self._is_here(host):

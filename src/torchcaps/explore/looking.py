@@ -220,8 +220,8 @@ class Looker:
 
 
 def _ideal(collection: Collection, at: int) -> dict[str, Any] | None:
-    """The true tree of a part-whole image: which parts there are, and which whole owns them. Places
-    and sizes are shares of the image; none where it was stretched."""
+    """Give the true tree of a part-whole image: which parts there are, and which whole owns them.
+    Places and sizes are shares of the image; none where it was stretched."""
     if (truth := collection.truth) is None:
         return None
     there = (truth.part[at] >= 0).nonzero().flatten()
@@ -264,7 +264,7 @@ def _known(trace: Trace, capsule: Capsule) -> Capsule:
 
 
 def _map(shown: Shown, size: list[int]) -> Tensor:
-    """Where the points of an image go, [1, 2, 3]."""
+    """Say where the points of an image go, [1, 2, 3]."""
     turn, shear, scale, x, y = torch.tensor(
         [math.radians(shown.turn), shown.shear, shown.scale, shown.x * size[1], shown.y * size[0]]
     )[:, None]
@@ -295,7 +295,7 @@ def _silenced(trace: Trace, changed: Changed) -> dict[str, Intervene]:
 
 
 def _shown(trace: Trace, selected: Capsule | None) -> dict[str, Tensor]:
-    """Which capsules of each layer are drawn: the longest, and the one that is selected."""
+    """Say which capsules of each layer are drawn: the longest, and the one that is selected."""
     found = {}
     for name, capsules in capsule_layers(trace):
         length = lengths(capsules)[0].float()
@@ -307,7 +307,7 @@ def _shown(trace: Trace, selected: Capsule | None) -> dict[str, Tensor]:
 
 
 def _rows(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """Each layer of capsules from below, with the lengths of those that are drawn."""
+    """Give each layer of capsules from below, with the lengths of those that are drawn."""
     grids = [trace[0].child_grid, *(layer.parent_grid for layer in trace)]
     rows = []
     for (name, capsules), grid in zip(capsule_layers(trace), grids, strict=True):
@@ -320,8 +320,8 @@ def _rows(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
 
 
 def _links(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """The lines of each routed layer, and how decided its children are: their mean coupling to the
-    strongest parent, beside what an even split would be."""
+    """Give the lines of each routed layer, and how decided its children are: their mean coupling to
+    the strongest parent, beside what an even split would be."""
     found, below = [], "primary"
     for layer in trace:
         coupling = comparable_coupling(layer)[0]
@@ -368,8 +368,8 @@ def _flat(layer: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _lit(trace: Trace, layer: str, capsule: int) -> dict[str, Any]:
-    """Which capsules and lines lead to a capsule, as in `analysis.backtracked`, and from it: lines
-    above an even split."""
+    """Say which capsules and lines lead to a capsule, as in `analysis.backtracked`, and from it:
+    lines above an even split."""
     names = ["primary", *(each.name for each in trace)]
     strong = []
     for each in trace:

@@ -114,7 +114,7 @@ def _images(
 
 
 def _test_images(trained: Trained, source: str, data: str | None, root: Root | None) -> Images:
-    """Those of a data set, or, where nobody says where it lies, the few that come with
+    """Find test images of a data set, or, where nobody says where it lies, the few that come with
     torchcaps."""
     try:
         return trained.images("test", data=data, root=root)
@@ -163,7 +163,7 @@ def _network(
 
 
 def _iterations(model: nn.Module) -> int | None:
-    """How often its routing iterates; None where it passes once."""
+    """Say how often its routing iterates; None where it passes once."""
     given = getattr(model, "module", model)
     found: list[Any] = [getattr(each, "iterations", None) for each in given.modules()]
     try:

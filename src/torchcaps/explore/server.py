@@ -32,7 +32,7 @@ Number = Annotated[int, Query(ge=0, le=2**53)]
 
 
 def page_files() -> dict[str, str]:
-    """The files of the page by their names."""
+    """Give the files of the page by their names."""
     folder = resources.files("torchcaps.explore") / "page"
     return {
         each.name: each.read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def page_files() -> dict[str, str]:
 
 
 def application(looker: Looker, turns: Turns) -> FastAPI:
-    """What answers, without the guard before it."""
+    """Give what answers, without the guard before it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     files = page_files()
 
@@ -112,7 +112,7 @@ async def _sentence(_: Request, error: Exception) -> Response:
 
 
 def guarded(looker: Looker, *, token: str, port: int, host: str = "127.0.0.1") -> ASGIApp:
-    """The whole server, as it may be asked."""
+    """Give the whole server, as it may be asked."""
     # Told to listen everywhere, it goes by every address of this machine, and by its name.
     everywhere = {"*", socket.gethostname().casefold()} if host in ("0.0.0.0", "::") else set()
     names = {"localhost", "127.0.0.1", "[::1]", host.casefold()} | everywhere

@@ -18,7 +18,7 @@ MEANT = {"d_in": "d_primary", "d_out": "d_class", "n_out": "n_classes"}
 
 
 def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The (channels, height, width) of the feature map that a backbone makes of an image."""
+    """Give the (channels, height, width) of the feature map that a backbone makes of an image."""
     check_image(image)
     if isinstance(backbone, type) or not isinstance(backbone, nn.Module):
         raise TorchcapsError(
@@ -31,7 +31,7 @@ def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[in
 def children_after(
     below: tuple[nn.Module, ...], image: tuple[int, int, int] | None
 ) -> dict[str, Any]:
-    """`n_in`, `d_in` and `child_grid` of a layer on top of `below`: a capsule layer alone, or
+    """Find `n_in`, `d_in` and `child_grid` of a layer on top of `below`: a capsule layer alone, or
     modules from image to primary capsules, one after the other."""
     last = below[-1] if below else None
     if isinstance(last, CapsuleLayer | AttentionCapsules | Conv3dCapsules):

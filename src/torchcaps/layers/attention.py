@@ -91,7 +91,7 @@ class AttentionCapsules(nn.Module):
         return Routed(parents, (Step(children, coupling.to(dtype), parents),))
 
     def _heads(self, pose: Tensor) -> Tensor:
-        """[*b, n, d] as [*b, head, n, d / heads]."""
+        """Give [*b, n, d] as [*b, head, n, d / heads]."""
         return torch.unflatten(pose, -1, (self.heads, -1)).transpose(-2, -3)
 
     def extra_repr(self) -> str:

@@ -19,7 +19,7 @@ Maps = tuple[int, int, int]
 
 
 def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.Sequential:
-    """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
+    """Make one 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
     kernels in [gu2021] Table 3; a smaller width is ours, for a quick trunk.
 
     Arguments:
@@ -37,7 +37,7 @@ def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.S
 def _check_convolution(
     name: str, channels: int, width: int, kernel: object, stride: object = 1
 ) -> None:
-    """A kernel or a stride may be a pair, as torch takes it."""
+    """Check a kernel and a stride, each of which may be a pair, as torch takes it."""
     check_sizes(name, channels=channels, width=width)
     for what, given in (("kernel", kernel), ("stride", stride)):
         for side in given if isinstance(given, tuple) else (given,):
@@ -45,7 +45,8 @@ def _check_convolution(
 
 
 def rectified(projection: nn.Module, primary_relu: bool) -> nn.Module:
-    """The projection of primary capsules, with a ReLU before their squash if that is asked for."""
+    """Give the projection of primary capsules, with a ReLU before their squash if that is asked
+    for."""
     return nn.Sequential(projection, nn.ReLU(inplace=True)) if primary_relu else projection
 
 
@@ -56,7 +57,7 @@ def efficient_backbone(
     kernels: Sequence[int] = (5, 3, 3, 3),
     strides: Sequence[int] = (1, 1, 1, 2),
 ) -> nn.Sequential:
-    """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021].
+    """Make convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021].
 
     Arguments:
         channels: of the image.
@@ -113,7 +114,7 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 def whole_map(channels: int, height: int, width: int) -> WholeMapConv2d:
-    """A depthwise convolution as large as the map: one value a channel is left, no positions
+    """Make a depthwise convolution as large as the map: one value a channel is left, no positions
     [mazzia2021], [renzulli2025] §4.3.1.
 
     Arguments:
@@ -155,8 +156,8 @@ def simple_backbone(
     padding: int = 1,
     norm: bool = False,
 ) -> nn.Sequential:
-    """One convolution and a ReLU [tsai2020] Tables 8 and 9, batch normalisation between them in
-    Table 6.
+    """Make one convolution and a ReLU [tsai2020] Tables 8 and 9, batch normalisation between them
+    in Table 6.
 
     Arguments:
         channels: of the image.
@@ -177,8 +178,8 @@ def simple_backbone(
 
 
 def resnet_backbone(channels: int, *, width: int = 128) -> nn.Sequential:
-    """A 3×3 convolution with 64 channels, three residual blocks of 64, four of `width` [tsai2020]
-    A.1: 16×16×128 from 32×32 pixels.
+    """Make a 3×3 convolution with 64 channels, three residual blocks of 64, four of `width`
+    [tsai2020] A.1: 16×16×128 from 32×32 pixels.
 
     Departures: none known.
     Ambiguities: "four residual blocks with stride 2" give 16×16 only if the first alone has it.
@@ -197,8 +198,8 @@ def resnet_backbone(channels: int, *, width: int = 128) -> nn.Sequential:
 
 
 def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
-    """A 3×3 convolution, then `stages` of (width, how many residual blocks). Every stage but the
-    first halves the map.
+    """Make a 3×3 convolution, then `stages` of (width, how many residual blocks). Every stage but
+    the first halves the map.
 
     Convolutions have no bias, since batch normalisation follows each of them.
 
@@ -311,7 +312,8 @@ class ImageTooSmall(TorchcapsError):
 
 
 def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The (channels, height, width) that `module` makes of an image, without computing anything.
+    """Give the (channels, height, width) that `module` makes of an image, without computing
+    anything.
 
     Arguments:
         module: takes images [b, c, h, w] and gives feature maps.

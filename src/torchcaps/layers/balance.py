@@ -72,12 +72,12 @@ def balance(
 
 
 def is_squashed(module: nn.Module) -> bool:
-    """Whether it gives poses a length in [0, 1)."""
+    """Say whether it gives poses a length in [0, 1)."""
     return getattr(module, "squash", None) in TARGETS
 
 
 def find_scale(length: Callable[[float], float], target: float) -> float | None:
-    """The smallest scale at which `length`, which first rises, is `target`.
+    """Give the smallest scale at which `length`, which first rises, is `target`.
 
     Routing by agreement saturates: beyond some scale couplings are one-hot and the mean length
     falls. Where the target is above that peak, go nine tenths of the way up to it, or give up

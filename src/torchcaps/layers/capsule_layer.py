@@ -42,7 +42,7 @@ class CapsuleLayer(nn.Module, ABC):
 
     @abstractmethod
     def vote_map(self, children: Capsules) -> VoteMap:
-        """Everything between these children and their votes."""
+        """Give everything between these children and their votes."""
 
     @final
     def bind(self, routing: str | Routing, *, n_in: int, n_out: int, vote_bias: bool) -> None:
@@ -56,7 +56,8 @@ class CapsuleLayer(nn.Module, ABC):
 
     @final
     def create_weight(self, *shared: int, n_out: int, std: float) -> nn.Parameter:
-        """Normal weights of one matrix for each of the `shared` kinds of children and parent."""
+        """Draw normal weights of one matrix for each of the `shared` kinds of children and
+        parent."""
         check_number("weight_std", std)
         check_choice("pose", self.pose, ("vector", "matrix"))
         matrix = (self.d_out, self.d_in)
@@ -98,8 +99,8 @@ class CapsuleLayer(nn.Module, ABC):
 
     @final
     def votes(self, children: Capsules) -> Tensor | VoteMap:
-        """What `step` goes by: [*b, i, j, d], or [*b, p, i, j, d] through windows, or the map of
-        votes that are better not stored."""
+        """Give what `step` goes by: [*b, i, j, d], or [*b, p, i, j, d] through windows, or the map
+        of votes that are better not stored."""
         vote_map = self._map(children)
         return vote_map if self.routing.fuses(vote_map) else materialise(vote_map)
 
@@ -132,8 +133,8 @@ class CapsuleLayer(nn.Module, ABC):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Step:
-        """One iteration from the present parents, or the first one; `votes` when they are known.
-        A step that nobody keeps may come without its coupling."""
+        """Take one iteration from the present parents, or the first one; `votes` when they are
+        known. A step that nobody keeps may come without its coupling."""
         votes = self.votes(children) if votes is None else votes
         if parents is not None:
             pose, activation = parents
@@ -157,7 +158,7 @@ class CapsuleLayer(nn.Module, ABC):
         keep: Keep,
         couple: Couple | None,
     ) -> Step:
-        """One of the routing, which is a call of it where somebody put a hook on it."""
+        """Take one step of the routing, which is a call of it where somebody put a hook on it."""
         # No function within this one: what its parameters are annotated with is no part of a graph.
         step = partial(self._step_of_routing, parents)
         if has_hooks(self.routing):
@@ -182,7 +183,7 @@ class CapsuleLayer(nn.Module, ABC):
         return self.window.of(children.activation.unsqueeze(-1)).squeeze(-1)
 
     def _flat(self, parents: Capsules) -> Capsules:
-        """Windows one after the other: parents ordered (h, w, type)."""
+        """Lay windows one after the other: parents ordered (h, w, type)."""
         if self.window is None:
             return parents
         pose, activation = parents

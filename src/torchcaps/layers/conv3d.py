@@ -86,7 +86,7 @@ class Conv3dCapsules(nn.Module):
             self.bias = nn.Parameter(torch.full((types, d_out), 0.1))
 
     def votes(self, children: Capsules) -> Tensor:
-        """Votes [*b, child type, parent, d] of poses [*b, h * w * type, d]."""
+        """Give votes [*b, child type, parent, d] of poses [*b, h * w * type, d]."""
         check_children(children, self.n_in, self.d_in)
         check_dtypes(children.pose, self.weight)
         *lead, _, _ = children.pose.shape

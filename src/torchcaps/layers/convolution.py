@@ -55,8 +55,8 @@ class LargeConv2d(nn.Conv2d):
             return fourier_convolution(maps, kernels, self.bias, **self._how())
 
     def pays(self, x: Tensor) -> bool:
-        """Whether maps [b, c, h, w] go through Fourier space. What does not fit goes directly, and
-        torch says why."""
+        """Say whether maps [b, c, h, w] go through Fourier space. What does not fit goes directly,
+        and torch says why."""
         if self.is_direct or x.device.type != "cpu" or x.ndim != 4:
             return False
         if not (torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad)):
@@ -145,8 +145,8 @@ class SmallConv2d(nn.Conv2d):
         return winograd.winograd_convolution(x, weight, bias, padding=int(self.padding[0]))
 
     def pays(self, x: Tensor) -> bool:
-        """Whether maps [b, c, h, w] go that way. What does not fit goes directly, and torch says
-        why."""
+        """Say whether maps [b, c, h, w] go that way. What does not fit goes directly, and torch
+        says why."""
         return self._pays(x, self.weight, self.bias)
 
     def _pays(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

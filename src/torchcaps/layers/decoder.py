@@ -59,8 +59,8 @@ class Decoder(nn.Module):
         return torch.unflatten(self.layers(self.seen(classes, target)), -1, self.image)
 
     def seen(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
-        """What it draws from: the poses of all classes in a row, [b, k · d], those zeroed that it
-        does not see; [b, m, k · d] where m classes of each image are drawn."""
+        """Give what it draws from: the poses of all classes in a row, [b, k · d], those zeroed that
+        it does not see; [b, m, k · d] where m classes of each image are drawn."""
         _check_dtype(classes, self.layers)
         # Where all are seen, it does not matter which components make a class.
         is_whole = self.mask == "none" and classes.pose.ndim == 3
@@ -130,7 +130,7 @@ class DeconvDecoder(nn.Module):
 
 
 def _deconvolution(n_in: int, n_out: int, *, stride: int) -> nn.ConvTranspose2d:
-    """Padded so that the sides grow by the stride exactly."""
+    """Make a deconvolution padded so that the sides grow by the stride exactly."""
     return nn.ConvTranspose2d(n_in, n_out, 3, stride, padding=1, output_padding=stride - 1)
 
 
@@ -159,7 +159,7 @@ def _check_poses(classes: Capsules, *, n_classes: int | None, d_in: int) -> None
 
 
 def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
-    """The classes to draw, [b] or [b, m]: the given ones, else the longest."""
+    """Give the classes to draw, [b] or [b, m]: the given ones, else the longest."""
     if target is None:
         lengths: Tensor = torch.linalg.vector_norm(pose, dim=-1)
         return lengths.argmax(-1)

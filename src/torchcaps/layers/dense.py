@@ -98,7 +98,8 @@ class DenseCapsules(CapsuleLayer):
         image: tuple[int, int, int] | None = None,
         **options: Any,
     ) -> Self:
-        """The layer that fits what lies below it: its `n_in`, `d_in` and `child_grid` are found.
+        """Give the layer that fits what lies below it: its `n_in`, `d_in` and `child_grid` are
+        found.
 
         Arguments:
             below: a capsule layer; or a backbone and its primary capsules, in their order.
@@ -135,7 +136,7 @@ class DenseCapsules(CapsuleLayer):
         return self.child_grid or (1, 1, self.n_in)
 
     def _coordinates(self, like: Tensor) -> Tensor:
-        """Row and column of every child as shares of the grid, [i, d], all else zero.
+        """Give row and column of every child as shares of the grid, [i, d], all else zero.
 
         In matrix poses they go to the first two rows of the right-hand column, the translation of
         an affine map; in vector poses to the first two components.
@@ -155,7 +156,7 @@ class DenseCapsules(CapsuleLayer):
 
 
 def _own(coordinates: bool | Tensor, shape: tuple[int, int]) -> Tensor | None:
-    """Coordinates that somebody gives; None where there are none, or those of the grid."""
+    """Check coordinates that somebody gives; None where there are none, or those of the grid."""
     if isinstance(coordinates, bool):
         return None
     so = "they are added to the votes of each child; True takes those of the grid"

@@ -77,7 +77,7 @@ class CapsuleHead(nn.Module):
         weight_std: float = 0.1,
         **options: Any,
     ) -> Self:
-        """The head that fits the feature maps which `backbone` makes of images of one size.
+        """Give the head that fits the feature maps which `backbone` makes of images of one size.
 
         The backbone is looked at, not run: no memory is taken, and it stays as it is.
 
@@ -130,7 +130,7 @@ class CapsuleHead(nn.Module):
 
     @classmethod
     def _routing(cls, routing: str | Routing, options: Mapping[str, Any]) -> Routing:
-        """The routing, with those options that are its own; there are no others."""
+        """Give the routing, with those options that are its own; there are no others."""
         found = as_routing(routing)
         names = {*inspect.signature(cls.after).parameters} - {"options"}
         taken = inspect.signature(type(found)).parameters
@@ -214,7 +214,7 @@ class CapsuleHead(nn.Module):
 
 
 def _positions(projection: nn.Conv2d, features: Tensor) -> tuple[int, ...]:
-    """The height and width of what a convolution makes of these features."""
+    """Give the height and width of what a convolution makes of these features."""
     sides = tuple(features.shape[2:])
     if projection.padding == "same":
         return sides

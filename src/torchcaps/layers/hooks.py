@@ -19,7 +19,7 @@ _turn = threading.RLock()
 
 
 def has_hooks(module: nn.Module, *, but: tuple[type, ...] = ()) -> bool:
-    """Whether somebody registered a hook on this module, of another kind than `but`."""
+    """Say whether somebody registered a hook on this module, of another kind than `but`."""
     all_hooks = (
         module._forward_pre_hooks,
         module._forward_hooks,
@@ -44,8 +44,8 @@ def stepped(
     couple: Couple | None,
     but: tuple[type, ...] = (),
 ) -> Step:
-    """One iteration as a call of the module, with all its hooks, which see a `Routed` leave it; of
-    another kind than `but`.
+    """Take one iteration as a call of the module, with all its hooks, which see a `Routed` leave
+    it; of another kind than `but`.
 
     Only torch knows which of its hooks see what, and in which order, so the module is called with
     the step in place of its forward.

@@ -20,7 +20,7 @@ NOTHING_DONE: Mapping[str, Any] = MappingProxyType({})
 def by_layer(
     couple: Couple | Mapping[str, Couple] | None, layers: Sequence[str]
 ) -> dict[str, Couple]:
-    """`couple` of a network as one function for each layer that it is for."""
+    """Give `couple` of a network as one function for each layer that it is for."""
     if callable(couple):
         return dict.fromkeys(layers, couple)
     return named("couple", couple, layers)
@@ -29,7 +29,7 @@ def by_layer(
 def named(
     argument: str, functions: Mapping[str, Callable[[Any], Any]] | None, layers: Sequence[str]
 ) -> dict[str, Callable[[Any], Any]]:
-    """Functions by the names of layers, which must exist."""
+    """Give functions by the names of layers, which must exist."""
     if functions is None:
         return {}
     if not isinstance(functions, Mapping):
@@ -52,7 +52,7 @@ def named(
 
 
 def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -> Capsules:
-    """The capsules that leave a layer, as the function for it makes them."""
+    """Give the capsules that leave a layer, as the function for it makes them."""
     if name not in intervene:
         return capsules
     before = _versions(capsules)
@@ -86,14 +86,15 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
 
 
 def _versions(capsules: Capsules) -> list[int]:
-    """How often each tensor was written into; nothing where nobody counts."""
+    """Say how often each tensor was written into; nothing where nobody counts."""
     if torch.compiler.is_compiling():
         return []
     return [x._version for x in capsules if x is not None and not x.is_inference()]
 
 
 def without_capsules(forward: Callable[P, R]) -> Callable[P, R]:
-    """The forward of a network that has nothing inside to change, and says so when it is asked."""
+    """Give the forward of a network that has nothing inside to change, and says so when it is
+    asked."""
 
     @functools.wraps(forward)
     def explained(*args: P.args, **named: P.kwargs) -> R:

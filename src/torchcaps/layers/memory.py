@@ -11,8 +11,8 @@ OTHERS = ("mallctl", "tc_version", "mi_version")
 
 
 def can_keep_memory() -> bool:
-    """Whether `keep_memory` does anything: under Linux with the allocator of the GNU C library, and
-    without TORCHCAPS_KEEP_MEMORY=0 in the environment.
+    """Say whether `keep_memory` does anything: under Linux with the allocator of the GNU C library,
+    and without TORCHCAPS_KEEP_MEMORY=0 in the environment.
 
     >>> if can_keep_memory():  # doctest: +SKIP
     ...     keep_memory()
@@ -42,7 +42,7 @@ def keep_memory() -> bool:
 
 
 def _libc() -> ctypes.CDLL | None:
-    """The C library, where its allocator can be told and may be."""
+    """Give the C library, where its allocator can be told and may be."""
     if not sys.platform.startswith("linux") or os.environ.get("TORCHCAPS_KEEP_MEMORY") == "0":
         return None
     libc = ctypes.CDLL(None)

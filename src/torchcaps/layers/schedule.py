@@ -126,8 +126,8 @@ def route_concurrently(
 
 
 def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
-    """How many iterations of routing lie one behind the other on the longest way through stacked
-    layers: what no number of processors makes shorter, and how deep gradients go.
+    """Say how many iterations of routing lie one behind the other on the longest way through
+    stacked layers: what no number of processors makes shorter, and how deep gradients go.
 
     Arguments:
         layers: how many layers route.
@@ -154,7 +154,7 @@ class _Look:
         self.votes: Tensor | VoteMap
 
     def at(self, children: Capsules, parents: Capsules | None, couple: Couple | None) -> Step:
-        """One step, which is a call of the layer where somebody put a hook on it."""
+        """Take one step, which is a call of the layer where somebody put a hook on it."""
         step = partial(self._step, parents)
         # Weights are made already, and each time that spectral_norm makes them they move.
         if has_hooks(self.layer, but=MAKE_WEIGHTS):
@@ -214,6 +214,6 @@ def _functions(
 def _couple_at(
     t: int, depth: int, couple: Mapping[str, Couple], names: Sequence[str], iterations: int
 ) -> Couple | None:
-    """The function for a layer in iteration t, from 1, if it is the layer's last."""
+    """Give the function for a layer in iteration t, from 1, if it is the layer's last."""
     reaches = max(1, iterations - (len(names) - 1 - depth))
     return couple.get(names[depth]) if t >= reaches else None

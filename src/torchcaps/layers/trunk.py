@@ -48,7 +48,7 @@ class FrozenTrunk(nn.Module):
         self._was_looked_at = False
 
     def train(self, mode: bool = True) -> Self:
-        """Batch normalisation goes by the statistics that it came with, in training too."""
+        """Let batch normalisation go by the statistics that it came with, in training too."""
         super().train(mode)
         self.maps.eval()
         return self

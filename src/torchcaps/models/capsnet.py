@@ -121,7 +121,7 @@ def capsnet(
 
 
 def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Module, int]:
-    """What makes the maps that primary capsules are made of, and how many maps there are."""
+    """Give what makes the maps that primary capsules are made of, and how many maps there are."""
     if trunk == "convolution":
         return sabour_backbone(channels, kernel=kernel, width=width), width
     if width != 256:
@@ -209,8 +209,8 @@ def stacked(
     mask: Mask = "class",
     **options: Any,
 ) -> CapsuleNetwork:
-    """Primary capsules on the maps of a backbone, and dense layers of these sizes on them, the last
-    of them the classes."""
+    """Stack primary capsules on the maps of a backbone, and dense layers of these sizes on them,
+    the last of them the classes."""
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     grid = (height, width, channels // primary.d_out)
     n_classes, d_class = sizes["classes"]

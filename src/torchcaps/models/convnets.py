@@ -312,7 +312,7 @@ def tsai_dmm_cnn_fcpool(*, image: tuple[int, int, int], n_classes: int) -> ConvN
 
 
 def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequential:
-    """Convolutions of (width, stride) without padding, a ReLU after each."""
+    """Stack convolutions of (width, stride) without padding, a ReLU after each."""
     blocks: list[nn.Module] = []
     for width, stride in layers:
         blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU(inplace=True)]
@@ -350,7 +350,7 @@ def _two_widths(units: int) -> tuple[int, int]:
 
 
 def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int, width: int) -> int:
-    """Parameters of CapsNet with its decoder, no class bias [gu2021] §3."""
+    """Count the parameters of CapsNet with its decoder, no class bias [gu2021] §3."""
     channels, *sides = image
     children = 32 * math.prod((side - 2 * kernel + 1) // 2 + 1 for side in sides)
     convolutions = (channels * kernel**2 + 1) * width + (width * kernel**2 + 1) * 256

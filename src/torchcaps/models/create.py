@@ -16,7 +16,7 @@ from torchcaps.models.registry import make_model
 
 
 def list_models(*, pretrained: bool = False) -> list[str]:
-    """The names that `create_model` knows.
+    """Give the names that `create_model` knows.
 
     Arguments:
         pretrained: list the trained networks that come with the package instead, each as MODEL.TAG

@@ -156,7 +156,8 @@ class DeepCaps(NamedNetwork):
         intervene: Mapping[str, Intervene] | None = None,
         iterations: int | None = None,
     ) -> Output:
-        """The arguments are those of `CapsuleNetwork`; nothing is called "primary" here."""
+        """Go from images to scores; the arguments are those of `CapsuleNetwork`; nothing is called
+        "primary" here."""
         with routed_so_often(self, iterations):
             return self._answer(image, target, keep, couple, intervene)
 
@@ -304,13 +305,13 @@ def _grid(maps: nn.Module, image: tuple[int, int, int]) -> Grid:
 
 
 def _poses(maps: Tensor, size: int) -> Tensor:
-    """Poses [b, h * w * type, d] of maps [b, type * d, h, w]."""
+    """Give poses [b, h * w * type, d] of maps [b, type * d, h, w]."""
     poses = torch.unflatten(maps, 1, (-1, size))
     return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)
 
 
 def _whole_maps(maps: Tensor) -> Capsules:
-    """A capsule for every type of maps [b, type * d, h, w]."""
+    """Give a capsule for every type of maps [b, type * d, h, w]."""
     pose = maps.unflatten(1, (TYPES, -1)).permute(0, 1, 3, 4, 2).flatten(2)  # [b, type, h * w * d]
     positions = math.prod(maps.shape[-2:])
     return Capsules(pose, lengths(pose) / math.sqrt(positions))

@@ -49,15 +49,15 @@ class Standardise(nn.Module):
 
 
 def prepared(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> Tensor:
-    """Images that were checked, and standardised where the network does that."""
+    """Give images that were checked, and standardised where the network does that."""
     check_images(image, expected, network)
     standardise: Standardise | None = getattr(network, "standardise", None)
     return image if standardise is None else standardise(image)
 
 
 def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> None:
-    """`image` must be [batch, *expected], finite, where the network's weights are and of their
-    dtype."""
+    """Make sure that `image` is [batch, *expected], finite, where the network's weights are and of
+    their dtype."""
     check_tensor("image", image)
     if image.ndim != 4 or tuple(image.shape[1:]) != expected:
         raise TorchcapsError(
@@ -93,14 +93,14 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Where the weights of a network are; one without any is on the CPU."""
+    """Say where the weights of a network are; one without any is on the CPU."""
     weight = _a_weight(network)
     return torch.device("cpu") if weight is None else weight.device
 
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Every part of a network in evaluation mode, and then as it was."""
+    """Put every part of a network in evaluation mode, and then as it was."""
     modes = {part: part.training for part in network.modules()}
     network.eval()
     try:
@@ -123,7 +123,7 @@ def _mended(shape: torch.Size, expected: tuple[int, int, int]) -> str:
 
 
 def _a_weight(module: nn.Module) -> Tensor | None:
-    """The first of `module.parameters()`, which make names on the way to it."""
+    """Give the first of `module.parameters()`, which make names on the way to it."""
     for weight in module._parameters.values():
         if weight is not None:
             return weight

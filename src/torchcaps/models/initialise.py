@@ -20,7 +20,7 @@ IMAGES, CELLS, DARKNESS = 32, 7, 1.5
 
 
 def initialised(network: CapsuleNetwork, init: Init) -> CapsuleNetwork:
-    """The network, balanced if that is asked for."""
+    """Give the network, balanced if that is asked for."""
     check_choice("init", init, get_args(Init))
     if init == "balanced":
         balance_network(network)
@@ -49,7 +49,7 @@ def balance_network(network: CapsuleNetwork, *, target: float | None = None) -> 
 
 
 def _smooth_noise(image: tuple[int, int, int]) -> Tensor:
-    """[b, c, h, w]: random cells blown up to the size of the image."""
+    """Give [b, c, h, w]: random cells blown up to the size of the image."""
     channels, height, width = image
     generator = torch.Generator().manual_seed(0)
     shape = (IMAGES, channels, CELLS, CELLS)
@@ -58,7 +58,7 @@ def _smooth_noise(image: tuple[int, int, int]) -> Tensor:
 
 
 def _untouched(module: nn.Module, value: Tensor) -> Any:
-    """What the module gives; batch normalisation counts in a copy of its statistics."""
+    """Give what the module gives; batch normalisation counts in a copy of its statistics."""
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     return torch.func.functional_call(module, buffers, value)
 

@@ -71,8 +71,8 @@ def tsai_inverted(
     primary_bias: bool = True,
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    """`width` is how many channels the backbone ends with; `hidden` capsules save parameters where
-    there are many classes."""
+    """Make the network; `width` is how many channels the backbone ends with; `hidden` capsules save
+    parameters where there are many classes."""
     check_choice("backbone", backbone, ("simple", "resnet"))
     if backbone == "simple":
         below: nn.Module = simple_backbone(image[0], width)
@@ -201,7 +201,7 @@ def _layers(
     bias: bool = False,
     **of_routing: Any,
 ) -> dict[str, ConvCapsules | DenseCapsules]:
-    """`windows` are 3×3, (types, stride); `dense` layers have so many capsules."""
+    """Make the layers; `windows` are 3×3, (types, stride); `dense` layers have so many capsules."""
     layers: dict[str, ConvCapsules | DenseCapsules] = {}
     # What one component of a vote sums over.
     summed = math.isqrt(d_pose) if pose == "matrix" else d_pose

@@ -14,12 +14,12 @@ from torchcaps.ops.checks import check_iterations
 
 
 def routed_so_often(network: nn.Module, iterations: int | None) -> AbstractContextManager[None]:
-    """Every routing of the network iterates so often inside; None leaves all as it is."""
+    """Let every routing of the network iterate so often inside; None leaves all as it is."""
     return nullcontext() if iterations is None else _set(network, iterations)
 
 
 def refuse_iterations(iterations: int | None) -> None:
-    """What a network without any routing says of them."""
+    """Say what a network without any routing says of them."""
     if iterations is not None:
         raise TorchcapsError(
             f"iterations={short(iterations)} is for a routing that iterates, but this network "

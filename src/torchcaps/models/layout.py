@@ -26,7 +26,7 @@ FASTER_WITH_CHANNELS_LAST: tuple[str, ...] = (
 def is_faster_with_channels_last(
     model: str, precision: Literal["float32", "bfloat16", "float16"]
 ) -> bool:
-    """Whether the model, a name of MODELS, was found to be."""
+    """Say whether the model, a name of MODELS, was found to be."""
     return precision == "float32" and any(
         fnmatchcase(model, pattern) for pattern in FASTER_WITH_CHANNELS_LAST
     )

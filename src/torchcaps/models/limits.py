@@ -64,7 +64,7 @@ def check_layers(n_layers: int) -> None:
 
 
 def doubt_order(image: tuple[int, int, int]) -> str:
-    """The sentence about an image that seems to have its channels last, as pictures of other
+    """Write the sentence about an image that seems to have its channels last, as pictures of other
     libraries do; of others nothing. A signal of many channels, one wide, looks the same."""
     height, width, channels = image
     if channels not in (1, 3) or height <= 4:
@@ -122,12 +122,12 @@ def without_memory() -> Iterator[None]:
 
 
 def heaviest(network: nn.Module) -> tuple[str, torch.Tensor]:
-    """The largest parameter and its name."""
+    """Give the largest parameter and its name."""
     return max(network.named_parameters(), key=lambda named: named[1].nbytes)
 
 
 def in_bytes(size: float) -> str:
-    """A size as people say it.
+    """Give a size as people say it.
 
     >>> in_bytes(35_441_868_800)
     '35.4 GB'
@@ -139,7 +139,7 @@ def in_bytes(size: float) -> str:
 
 
 def kernel_that_fits(make: Make, chosen: dict[str, Any], kernel: int) -> int | None:
-    """The largest odd kernel below `kernel` that lets the image pass, if there is one."""
+    """Give the largest odd kernel below `kernel` that lets the image pass, if there is one."""
     odd = range(1, kernel, 2)
     # What is smaller than a kernel that fits, fits.
     n_fitting = bisect.bisect_left(
@@ -149,7 +149,7 @@ def kernel_that_fits(make: Make, chosen: dict[str, Any], kernel: int) -> int | N
 
 
 def made(make: Make, chosen: dict[str, Any]) -> nn.Module:
-    """A network, or a sentence about one with more weights than can be counted."""
+    """Give a network, or a sentence about one with more weights than can be counted."""
     try:
         return make(**chosen)
     except (RuntimeError, TypeError, OverflowError) as error:
@@ -195,7 +195,7 @@ def _remedies(name: str, make: Make, chosen: dict[str, Any], most: int) -> list[
 
 
 def _scaled(image: tuple[int, int, int], side: int) -> tuple[int, int, int]:
-    """The image with `side` pixels along the longer side."""
+    """Give the image with `side` pixels along the longer side."""
     channels, height, width = image
     longer = max(height, width)
     return channels, max(1, height * side // longer), max(1, width * side // longer)
@@ -210,7 +210,7 @@ def _passes(make: Make, chosen: dict[str, Any]) -> bool:
 
 
 def _drawn(make: Make, chosen: dict[str, Any]) -> nn.Module:
-    """The network without its memory."""
+    """Give the network without its memory."""
     with without_memory():
         return made(make, chosen)
 

@@ -64,7 +64,7 @@ SHALLOW = 1152
 
 
 def grid_of_121() -> tuple[dict[str, Any], ...]:
-    """121 networks of various depths, numbers of capsules and of components, as options.
+    """Give 121 networks of various depths, numbers of capsules and of components, as options.
 
     >>> len(grid_of_121())
     121
@@ -163,7 +163,7 @@ def mhsa_stack(
     weight_std: float = 1.0,
     decoder: bool = True,
 ) -> CapsuleNetwork:
-    """`n_layers` counts the primary and the class capsules."""
+    """Make the network; `n_layers` counts the primary and the class capsules."""
     check_layers(n_layers)
     backbone, projection = _trunk(image, n_capsules * d_pose)
     hidden = {
@@ -189,7 +189,7 @@ def mhsa_stack(
 
 
 def _trunk(image: tuple[int, int, int], channels: int) -> tuple[nn.Module, nn.Module]:
-    """A backbone, and what makes one position of so many channels of its map."""
+    """Give a backbone, and what makes one position of so many channels of its map."""
     backbone = efficient_backbone(image[0])
     found, height, width = feature_shape(backbone, image)
     projection: nn.Module = whole_map(found, height, width)

@@ -89,7 +89,7 @@ class CapsuleNetwork(NamedNetwork):
         intervene: Mapping[str, Intervene] | None = None,
         iterations: int | None = None,
     ) -> Output:
-        """From images to scores.
+        """Go from images to scores.
 
         Arguments:
             image: pixels [b, c, h, w].

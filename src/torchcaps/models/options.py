@@ -113,7 +113,7 @@ def check_option(name: str, preset: Preset, option: str, value: Any) -> None:
 
 
 def _as_word(option: str, value: Any, default: Any) -> str:
-    """How whole numbers are written where an option is a word of them, such as '16,16'."""
+    """Say how whole numbers are written where an option is a word of them, such as '16,16'."""
     numbers = value if isinstance(value, list | tuple) else [value]
     if not (isinstance(default, str) and default[:1].isdigit() and all(map(_is_whole, numbers))):
         return ""
@@ -160,8 +160,8 @@ def check_routing(name: str, preset: Preset, routing: str | Routing, *, has_head
 
 
 def check_iterations(name: str, routing: str | Routing, iterations: object) -> None:
-    """Our routings say themselves how many they take; a registered one is never asked for none,
-    since a loop that is not run leaves no parents."""
+    """Refuse no iterations of a registered routing. Our routings say themselves how many they take;
+    a registered one is never asked for none, since a loop that is not run leaves no parents."""
     if not isinstance(routing, str) or ROUTINGS[routing].algorithm:
         return
     if type(iterations) is int and iterations < 1:
@@ -172,7 +172,7 @@ def check_iterations(name: str, routing: str | Routing, iterations: object) -> N
 
 
 def check_use(preset: Preset, options: dict[str, Any]) -> None:
-    """Who asks for five iterations of a routing that has none should hear of it."""
+    """Refuse options that would do nothing, such as five iterations of a routing that has none."""
     if preset.is_own:
         return
     _check_together(preset, options)
@@ -200,7 +200,7 @@ def check_use(preset: Preset, options: dict[str, Any]) -> None:
 
 
 def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, Any]) -> None:
-    """One that was made already takes no more options. The bias of EM routing is its layer's."""
+    """Refuse options of a routing that was made already. The bias of EM routing is its layer's."""
     in_layer = {"bias"} if isinstance(routing, EMRouting) else set()
     for option in sorted(rest & (all_routing_options() | {"class_squash"}) - in_layer):
         kind = type(routing).__name__
@@ -213,7 +213,7 @@ def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, An
 
 
 def _check_together(preset: Preset, options: dict[str, Any]) -> None:
-    """Options of which one makes the other idle."""
+    """Refuse options of which one makes the other idle."""
     if options.get("init") == "balanced" and "weight_std" in options:
         raise TorchcapsError(
             f'init="balanced" sets the scale of the weights by itself, so '

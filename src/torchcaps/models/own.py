@@ -70,7 +70,7 @@ class OwnNetwork(nn.Module):
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
-        """What the module says of the images."""
+        """Give what the module says of the images."""
         given = {
             "target": target,
             "keep": keep,
@@ -116,18 +116,19 @@ def check_has_weights(module: nn.Module) -> None:
 
 
 def as_network(model: nn.Module) -> nn.Module:
-    """The network itself where it is called as ours are, else `OwnNetwork` around it."""
+    """Give the network itself where it is called as ours are, else `OwnNetwork` around it."""
     taken = inspect.signature(model.forward).parameters
     return model if {"target", "keep"} <= set(taken) else OwnNetwork(model)
 
 
 def as_given(network: nn.Module) -> nn.Module:
-    """The network without the `OwnNetwork` around it, where there is one."""
+    """Give the network without the `OwnNetwork` around it, where there is one."""
     return network.module if isinstance(network, OwnNetwork) else network
 
 
 def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None) -> nn.Module:
-    """The module of the class that a file names: the one that is given, or one made of its class.
+    """Give the module of the class that a file names: the one that is given, or one made of its
+    class.
 
     Nothing is imported for it. A class is called with `image` and `n_classes`, where it takes them.
     """
@@ -151,8 +152,8 @@ def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None
 
 
 def _imported(needed: str) -> type[nn.Module]:
-    """The class of this path that an imported file has; else the only one of this name, since a
-    script is called __main__ while it runs, and a file may have been renamed."""
+    """Give the class of this path that an imported file has; else the only one of this name, since
+    a script is called __main__ while it runs, and a file may have been renamed."""
     if needed in CLASSES:
         return CLASSES[needed]
     alike = [kind for kind in CLASSES.values() if _is_called(kind, needed)]
@@ -271,6 +272,6 @@ def _path(build: Callable[..., nn.Module]) -> str:
 
 
 def _is_written_down(default: object) -> bool:
-    """Whether it comes back from JSON as it was."""
+    """Say whether it comes back from JSON as it was."""
     finite = not isinstance(default, float) or math.isfinite(default)
     return default is None or (isinstance(default, bool | int | float | str) and finite)

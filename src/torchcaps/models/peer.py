@@ -172,9 +172,9 @@ def peer_sign_em(
 
 
 def _lambda(given: float, variant: str, paper: float) -> float:
-    """0 stands for that of the variant. Of the other variants it is their code's, for its layer of
-    classes: their β_a begins so large that with a larger λ all activations and gradients would be
-    zero."""
+    """Choose λ; 0 stands for that of the variant. Of the other variants it is their code's, for its
+    layer of classes: their β_a begins so large that with a larger λ all activations and gradients
+    would be zero."""
     own = {"paper": paper, "official": 0.0025, "gritzman": 0.01}
     check_choice("variant", variant, list(own))
     return given or own[variant]

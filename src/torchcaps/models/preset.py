@@ -89,7 +89,8 @@ class Preset:
         return str(getattr(getattr(self.build, "func", self.build), "fixed_routing", ""))
 
     def hands_on(self, option: str) -> bool:
-        """Whether an option that is not listed is one of its routing, or of one it may be told."""
+        """Say whether an option that is not listed is one of its routing, or of one it may be
+        told."""
         known = routing_options(self.fixed_routing) if self.fixed_routing else all_routing_options()
         takes_all = any(p.kind is p.VAR_KEYWORD for p in self._signature.parameters.values())
         # A class_squash is the squash of the routing, by another name.
@@ -107,7 +108,7 @@ class Preset:
         }
 
     def words(self, option: str) -> tuple[str, ...]:
-        """Between which words an option chooses; none where it is no such choice."""
+        """Say between which words an option chooses; none where it is no such choice."""
         parameter = self._signature.parameters.get(option)
         annotation = None if parameter is None else parameter.annotation
         kinds = (

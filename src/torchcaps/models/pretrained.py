@@ -30,7 +30,7 @@ RESNETS = {
 
 
 def make_backbone(name: str, channels: int) -> PretrainedBackbone:
-    """A backbone by its name, with random weights, for images of so many channels."""
+    """Make a backbone by its name, with random weights, for images of so many channels."""
     if name.startswith(TIMM):
         return PretrainedBackbone(_of_timm(name, pretrained=False))
     if name not in RESNETS:
@@ -64,8 +64,8 @@ def take_weights(network: Any) -> None:
 
 
 def _file(name: str, weights: str) -> Path:
-    """The file that is named; or the only one in the caches of torch.hub and of the Hugging Face
-    hub, where torchvision and timm lay theirs."""
+    """Give the file that is named; or the only one in the caches of torch.hub and of the Hugging
+    Face hub, where torchvision and timm lay theirs."""
     if weights != "pretrained":
         return path_of("weights", weights)
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
@@ -86,8 +86,8 @@ def _file(name: str, weights: str) -> Path:
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
-    """The tensors of a file by name: of safetensors, or of torch.save, of which nothing else is
-    unpickled."""
+    """Read the tensors of a file by name: of safetensors, or of torch.save, of which nothing else
+    is unpickled."""
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
@@ -104,7 +104,7 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def _of_timm(name: str, *, pretrained: bool) -> nn.Module:
-    """The maps of a network of timm; imported here, since nobody else needs it."""
+    """Give the maps of a network of timm; imported here, since nobody else needs it."""
     name = name.removeprefix(TIMM)
     try:
         timm: Any = importlib.import_module("timm")
@@ -125,7 +125,7 @@ def _why(error: Exception) -> str:
 
 
 def published(name: str, blocks: Sequence[int] = (2, 2, 2, 2)) -> str:
-    """A name of ours as public code of a ResNet with so many blocks a stage has it.
+    """Give a name of ours as public code of a ResNet with so many blocks a stage has it.
 
     >>> published("4.residual.0.weight"), published("11.shortcut.1.bias")
     ('layer1.0.conv1.weight', 'layer4.1.downsample.1.bias')

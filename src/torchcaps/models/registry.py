@@ -37,7 +37,7 @@ def make_model(
     standardise: tuple[Sequence[float], Sequence[float]] | None = None,
     **options: Any,
 ) -> nn.Module:
-    """What `create_model` makes; every option may be there, of use to the routing or not."""
+    """Give what `create_model` makes; every option may be there, of use to the routing or not."""
     preset = _checked(name, options)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
@@ -129,7 +129,7 @@ def _checked(name: str, options: dict[str, Any]) -> Preset:
 
 
 def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> str:
-    """What was found, and the option that mends it, where the network has it."""
+    """Give what was found, and the option that mends it, where the network has it."""
     if doubt := doubt_order(chosen["image"]):
         return doubt
     kernel = chosen.get("kernel", preset.options.get("kernel"))
@@ -143,8 +143,8 @@ def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> 
 
 
 def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
-    """Only where it may be larger than in its paper: the look costs some milliseconds. A network of
-    one's own may not be made without memory."""
+    """Check the size only where it may be larger than in its paper: the look costs some
+    milliseconds. A network of one's own may not be made without memory."""
     if preset.is_own:
         return
     sizes = any(

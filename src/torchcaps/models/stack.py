@@ -9,7 +9,7 @@ from torchcaps.layers import ROUTINGS, DenseCapsules, EMRouting, Routing, make_r
 
 
 def routing_options(routing: str) -> frozenset[str]:
-    """What this routing can be told."""
+    """Give what this routing can be told."""
     known = frozenset(inspect.signature(ROUTINGS[routing]).parameters)
     return known | {"bias"} if routing == "em" else known
 
@@ -17,8 +17,8 @@ def routing_options(routing: str) -> frozenset[str]:
 def routed_by(
     routing: str | Routing, *, bias: bool | Literal["odd"], **options: Any
 ) -> dict[str, Any]:
-    """A layer's `routing`, and the bias where this routing has it: EM in its votes, others in the
-    sum that is squashed [peer2022] §4."""
+    """Give a layer's `routing`, and the bias where this routing has it: EM in its votes, others in
+    the sum that is squashed [peer2022] §4."""
     if bias == "odd" and routing != "dynamic":
         raise TorchcapsError(
             f'bias="odd" is a control of dynamic routing alone, but the routing is {routing!r}; '
@@ -38,7 +38,7 @@ def dense_stack(
     bias: bool | Literal["odd"],
     **options: Any,
 ) -> dict[str, DenseCapsules]:
-    """A layer for every name, (capsules, components), each routed by a routing of its own."""
+    """Make a layer for every name, (capsules, components), each routed by a routing of its own."""
     layers = {}
     for name, (n_out, d_out) in sizes.items():
         layers[name] = DenseCapsules(

@@ -34,7 +34,7 @@ KERNEL_FROM = dict.fromkeys(("dynamic", "em"), 1 << 17)
 
 
 def check_backend(backend: str) -> None:
-    """A backend must be one of ours, and a device is none."""
+    """Refuse what is none of our backends, and a device is none."""
     if str(backend).partition(":")[0] in ("cpu", "cuda", "gpu"):
         raise TorchcapsError(
             f"backend={short(backend)} is a device, and routing runs on the device of its tensors; "
@@ -51,8 +51,8 @@ def check_backend(backend: str) -> None:
 def has_form(
     backend: Backend, algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]
 ) -> bool:
-    """Whether what `fused_form` gives for a backend knows these options. A kernel leaves what it
-    lacks to the form in PyTorch, so that form answers for every backend but "plain"."""
+    """Say whether what `fused_form` gives for a backend knows these options. A kernel leaves what
+    it lacks to the form in PyTorch, so that form answers for every backend but "plain"."""
     return backend != "plain" and fused.takes(algorithm, vote_map, options)
 
 
@@ -65,7 +65,7 @@ def is_fused(
     takes: Callable[[], bool],
     called: str,
 ) -> bool:
-    """Whether these votes are routed unstored.
+    """Say whether these votes are routed unstored.
 
     Arguments:
         takes: whether they can be; not asked of "plain".
@@ -90,7 +90,7 @@ def no_fused_form(called: str) -> TorchcapsError:
 def is_worth_fusing(
     algorithm: str, vote_map: VoteMap, options: Callable[[], Mapping[str, Any]]
 ) -> bool:
-    """Whether "auto" leaves these votes unstored, which can be."""
+    """Say whether "auto" leaves these votes unstored, which can be."""
     # Before counting: to ask for the batch size binds an exported graph to the answer.
     if torch.compiler.is_exporting() or is_looked_through():
         return False
@@ -110,7 +110,8 @@ def is_worth_fusing(
 
 
 def fused_form(backend: Backend, algorithm: str) -> Callable[..., Routed]:
-    """What routes without stored votes; the form in PyTorch where a backend has none of its own."""
+    """Give what routes without stored votes; the form in PyTorch where a backend has none of its
+    own."""
     forms = (fused if backend == "fused" else native).ROUTINGS
     form: Callable[..., Routed] = forms.get(algorithm, fused.ROUTINGS[algorithm])
     return form

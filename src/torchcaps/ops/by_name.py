@@ -97,7 +97,7 @@ def _check_options(routing: str, options: dict[str, Any]) -> None:
 
 
 def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[str, Any]) -> bool:
-    """Whether the votes are made and kept."""
+    """Say whether the votes are made and kept."""
     asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
     return not is_fused(
         backend,
@@ -110,7 +110,7 @@ def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[
 
 
 def _of_children(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The activations [*b, i] and the poses as parents see them, for the routings that go by
+    """Give the activations [*b, i] and the poses as parents see them, for the routings that go by
     them."""
     parameters = inspect.signature(PLAIN[routing]).parameters
     taken, sees = parameters.get("activation"), "poses" in parameters

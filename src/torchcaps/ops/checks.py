@@ -22,8 +22,8 @@ AS_IT_IS = nullcontext()
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """`value` must be a tensor that holds every number, which lists, arrays, sparse and nested ones
-    do not."""
+    """Make sure that `value` is a tensor that holds every number, which lists, arrays, sparse and
+    nested ones do not."""
     if not isinstance(value, Tensor):
         raise TorchcapsError(
             f"{argument} must be a torch.Tensor, but came as {type(value).__name__}; make one "
@@ -82,7 +82,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def check_factor(argument: str, factor: float | Tensor) -> None:
-    """A number, or a tensor that holds a single one."""
+    """Make sure that it is a number, or a tensor that holds a single one."""
     if not isinstance(factor, Tensor):
         check_number(argument, factor)
     elif factor.numel() != 1:
@@ -93,7 +93,8 @@ def check_factor(argument: str, factor: float | Tensor) -> None:
 
 
 def check_device(votes: Tensor, **others: Tensor | None) -> None:
-    """All must be where the votes are, but for single numbers, which PyTorch takes anywhere."""
+    """Make sure that all are where the votes are, but for single numbers, which PyTorch takes
+    anywhere."""
     for argument, value in others.items():
         if value is not None and value.ndim and value.device != votes.device:
             raise TorchcapsError(
@@ -103,7 +104,8 @@ def check_device(votes: Tensor, **others: Tensor | None) -> None:
 
 
 def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], axes: str) -> None:
-    """`value` must broadcast to the trailing axes `shape` of the votes, and never enlarge them."""
+    """Make sure that `value` broadcasts to the trailing axes `shape` of the votes, and never
+    enlarges them."""
     if value is None:
         return
     check_tensor(argument, value)
@@ -120,12 +122,13 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
 
 
 def may_look(tensor: Tensor) -> bool:
-    """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
+    """Say whether values may be checked: looking stalls an accelerator and breaks a compiled
+    graph."""
     return tensor.device.type == "cpu" and has_values(tensor)
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether there are values to look at, wherever they are."""
+    """Say whether there are values to look at, wherever they are."""
     if torch.compiler.is_compiling():
         return False
     if tensor.is_meta or isinstance(tensor, FakeTensor):  # It has a shape alone.
@@ -135,12 +138,12 @@ def has_values(tensor: Tensor) -> bool:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all values are. Their sum says so in one pass, unless it overflows by itself."""
+    """Say whether all values are. Their sum says so in one pass, unless it overflows by itself."""
     return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())
 
 
 def check_classes(target: Tensor, n_classes: int, *, argument: str = "target") -> None:
-    """Class indices must name a class; looked at only where that is free."""
+    """Make sure that class indices name a class; looked at only where that is free."""
     if not may_look(target) or not target.numel():
         return
     low, high = target.aminmax()
@@ -153,15 +156,15 @@ def check_classes(target: Tensor, n_classes: int, *, argument: str = "target") -
 
 
 def one_hot(index: Tensor, n: int, dtype: torch.dtype) -> Tensor:
-    """[*index, n], one where the index says. torch's own looks at values, which gradients of single
-    samples, vmap(grad), do not allow."""
+    """Give [*index, n], one where the index says. torch's own looks at values, which gradients of
+    single samples, vmap(grad), do not allow."""
     zeros = torch.zeros(*index.shape, n, dtype=dtype, device=index.device)
     return zeros.scatter(-1, index.unsqueeze(-1), 1.0)
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
-    """Iterations keep the precision of their input. The meta device has no autocast to turn off; a
-    graph may be run under one, so it gets the context in any case."""
+    """Keep iterations in the precision of their input. The meta device has no autocast to turn off;
+    a graph may be run under one, so it gets the context in any case."""
     kind = tensor.device.type
     if kind == "cpu" and not (torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()):
         return AS_IT_IS
@@ -171,5 +174,5 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """Half precision as float32: squares, exponentials and long sums need the range."""
+    """Give half precision as float32: squares, exponentials and long sums need the range."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -7,8 +7,8 @@ Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def constant(question: Question) -> Question:
-    """Marked as torch.compiler.assume_constant_result does, which imports all of dynamo for it: a
-    second for everybody, also for those who never compile."""
+    """Mark a function as torch.compiler.assume_constant_result does, which imports all of dynamo
+    for it: a second for everybody, also for those who never compile."""
     marked: Any = question
     marked._dynamo_marked_constant = True
     return question

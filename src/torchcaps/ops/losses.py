@@ -60,7 +60,7 @@ def margin_loss(
     weight: Tensor | None = None,
     reduction: MarginReduction = "mean",
 ) -> Tensor:
-    """Margin loss of class lengths [b, k], mean over the batch.
+    """Compute the margin loss of class lengths [b, k], mean over the batch.
 
     `target` is a class index [b], or a zero-one matrix [b, k] when several classes are present.
 
@@ -96,7 +96,7 @@ def spread_loss(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """How far the true class fails to lead each other one by a margin, squared and summed
+    """Say how far the true class fails to lead each other one by a margin, squared and summed
     [hinton2018]. Half precision comes back as float32.
 
     Arguments:
@@ -124,7 +124,7 @@ def spread_loss(
 
 
 def spread_margin(step: int) -> float:
-    """The margin of the spread loss after `step` updates, from 0.21 to 0.99 over 500,000.
+    """Give the margin of the spread loss after `step` updates, from 0.21 to 0.99 over 500,000.
 
     Arguments:
         step: how many updates there were.
@@ -138,7 +138,8 @@ def spread_margin(step: int) -> float:
 def cross_entropy_loss(
     scores: Tensor, target: Tensor, *, weight: Tensor | None = None, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Cross-entropy of logits [b, k], or of lengths as logits, against class indices [b].
+    """Compute the cross-entropy of logits [b, k], or of lengths as logits, against class indices
+    [b].
 
     Lengths below one keep it above log(1 + (k − 1)/e). Half precision comes back as float32.
 
@@ -164,8 +165,8 @@ def binary_cross_entropy_loss(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Binary cross-entropy of every class, summed over them, mean over the batch. Half precision
-    comes back as float32.
+    """Compute the binary cross-entropy of every class, summed over them, mean over the batch. Half
+    precision comes back as float32.
 
     Arguments:
         scores: [b, k], one a class.
@@ -205,8 +206,8 @@ def focal_loss(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Cross-entropy in which what is nearly right counts little: each log p, p the probability of
-    what is true, times (1 − p)^γ [lin2017]. Half precision comes back as float32.
+    """Compute a cross-entropy in which what is nearly right counts little: each log p, p the
+    probability of what is true, times (1 − p)^γ [lin2017]. Half precision comes back as float32.
 
     Arguments:
         scores: [b, k], one a class.
@@ -241,8 +242,8 @@ def focal_loss(
 
 
 def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
-    """Squared error summed over the pixels of an image, mean over the batch. Half precision comes
-    back as float32.
+    """Compute the squared error summed over the pixels of an image, mean over the batch. Half
+    precision comes back as float32.
 
     Of m images a sample, [b, m, c, h, w], as when each digit is drawn alone ([gu2021] §3.2), it is
     the sum of the m errors.
@@ -262,7 +263,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
 
 
 def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
-    """The zero-one matrix [b, k] of either kind of target."""
+    """Give the zero-one matrix [b, k] of either kind of target."""
     _check_matrix(argument, scores)
     check_tensor("target", target)
     if target.shape == scores.shape:
@@ -273,7 +274,7 @@ def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _index(argument: str, scores: Tensor, target: Tensor) -> Tensor:
-    """The class indices [b], for losses that know one true class."""
+    """Give the class indices [b], for losses that know one true class."""
     _check_matrix(argument, scores)
     check_tensor("target", target)
     check_shape("target", target, (len(scores),), ONE, of="whole numbers")
@@ -294,7 +295,7 @@ def _check_matrix(argument: str, scores: Tensor) -> None:
 def _reduced(
     each: Tensor, target: Tensor, scores: Tensor, weight: Tensor | None, reduction: str
 ) -> Tensor:
-    """The losses [b] of the images of these scores [b, k], weighed and reduced."""
+    """Give the losses [b] of the images of these scores [b, k], weighed and reduced."""
     check_choice("reduction", reduction, get_args(Reduction))
     counts = None
     if weight is not None:
@@ -306,7 +307,7 @@ def _reduced(
 
 
 def _checked(weight: Tensor, target: Tensor, scores: Tensor) -> Tensor:
-    """The weights of classes, if these are such weights and every image shows one class."""
+    """Give the weights of classes, if these are such weights and every image shows one class."""
     check_tensor("weight", weight)
     check_shape("weight", weight, (scores.shape[1],), "one number a class", of="floating point")
     check_shape("target", target, (len(scores),), ONE_WEIGHT, of="whole numbers")
@@ -314,7 +315,7 @@ def _checked(weight: Tensor, target: Tensor, scores: Tensor) -> Tensor:
 
 
 def _probabilities(lengths: Tensor) -> Tensor:
-    """Lengths as probabilities of which there are logarithms."""
+    """Give lengths as probabilities of which there are logarithms."""
     # A squashed length may round to just above one.
     if may_look(lengths) and bool(((lengths < 0) | (lengths > 1.01)).any()):
         raise TorchcapsError(

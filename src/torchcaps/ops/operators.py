@@ -146,22 +146,22 @@ class Operator(Generic[Given, Found]):
         return result
 
     def given(self, *flat: Any) -> Given:
-        """What the operator was given, from the arguments of the dispatcher."""
+        """Give what the operator was given, from the arguments of the dispatcher."""
         made: Given = _built(self._kind, iter(flat))
         return made
 
     def asked(self, *flat: Any) -> Asked[Given]:
-        """What its backward pass was asked, from the arguments of the dispatcher."""
+        """Give what its backward pass was asked, from the arguments of the dispatcher."""
         first, second, last = self._asks
         given = self.given(*flat[second:last])
         return Asked(given, tuple(flat[first:second]), tuple(flat[:first]), tuple(flat[-1]))
 
     def run_flat(self, *flat: Any) -> Any:
-        """The forward pass itself, of the arguments of the dispatcher."""
+        """Run the forward pass itself, of the arguments of the dispatcher."""
         return self._unwrapped(self._run(self.given(*flat)))
 
     def run_backward_flat(self, *flat: Any) -> list[Tensor]:
-        """The backward pass itself, of the arguments of the dispatcher."""
+        """Run the backward pass itself, of the arguments of the dispatcher."""
         asked = self.asked(*flat)
         return self._listed(asked, self._backward(asked))
 
@@ -219,12 +219,12 @@ class Operator(Generic[Given, Found]):
 
 
 def by_stored_votes(plain: str) -> str:
-    """What to do instead of differentiating a routing from a vote map twice: by a plain op."""
+    """Say what to do instead of differentiating a routing from a vote map twice: by a plain op."""
     return f"route ops.materialise(vote_map) with ops.{plain}"
 
 
 def _refusing(what: str, instead: str) -> Callable[..., None]:
-    """The backward pass of a backward pass that has none."""
+    """Refuse the backward pass of a backward pass that has none."""
 
     def refuse(ctx: Any, *_: Any) -> None:
         raise TorchcapsError(
@@ -255,7 +255,7 @@ def _built(kind: Any, flat: Iterator[Any]) -> Any:
 
 
 def _leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and annotations of the values in the order of `_flat`; the name of a field inside
+    """Give names and annotations of the values in the order of `_flat`; the name of a field inside
     another begins with that of the other."""
     for field, hint in _fields(kind):
         if hasattr(hint, "_fields"):

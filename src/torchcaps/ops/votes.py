@@ -28,7 +28,7 @@ POSES = get_args(VoteMap.__annotations__["pose"])
 
 
 def materialise(vote_map: VoteMap) -> Tensor:
-    """The vote tensor of a vote map, [*b, i, j, d], or [*b, p, i, j, d] through a window.
+    """Give the vote tensor of a vote map, [*b, i, j, d], or [*b, p, i, j, d] through a window.
 
     With sharing "type" the children are ordered (position, type), so child i has the weights of
     type i % types.
@@ -72,15 +72,15 @@ def materialise(vote_map: VoteMap) -> Tensor:
 
 
 def seen_poses(vote_map: VoteMap) -> Tensor:
-    """The poses of the children as parents see them: [*b, i, d], or [*b, p, i, d] through a
+    """Give the poses of the children as parents see them: [*b, i, d], or [*b, p, i, d] through a
     window."""
     pose, window = vote_map.children.pose, vote_map.window
     return pose if window is None else window.of(pose)
 
 
 def check_vote_map(vote_map: VoteMap) -> None:
-    """What is asked of a vote map before its sizes are counted; those of weights are `_per_type`'s
-    to compare."""
+    """Check what is asked of a vote map before its sizes are counted; those of weights are
+    `_per_type`'s to compare."""
     children, window = vote_map.children, vote_map.window
     so = "wrap the poses: VoteMap(Capsules(pose), weight)"
     check_type("the children of a VoteMap", children, Capsules, so, as_a="Capsules")
@@ -119,7 +119,7 @@ def _check_window(window: Window, n_in: int) -> None:
 
 
 def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
-    """Children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
+    """Lay children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
     u, weight = vote_map.children.pose, vote_map.weight
     check_tensor("pose", u)
     check_tensor("weight", weight)

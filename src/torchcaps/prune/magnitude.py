@@ -64,7 +64,7 @@ class Magnitude(Pruner):
 
 
 def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
-    """Targets that rise steeply at first, while there is much to prune that nobody misses.
+    """Set targets that rise steeply at first, while there is much to prune that nobody misses.
 
     Arguments:
         to: the share of zeros at the end.

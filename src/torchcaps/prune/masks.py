@@ -82,7 +82,7 @@ class Masks:
             self.pruned[name].copy_(mask)
 
     def scored(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Scores of all weights, those of pruned ones below every other."""
+        """Give scores of all weights, those of pruned ones below every other."""
         self.check_present()
         for name, score in scores.items():
             check_finite(
@@ -132,7 +132,8 @@ class Masks:
 
 
 def lowest(scores: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
-    """The `count` entries with the lowest scores of all tensors together; of equal ones the first.
+    """Give the `count` entries with the lowest scores of all tensors together; of equal ones the
+    first.
 
     Arguments:
         scores: tensors of any shape by name.

@@ -45,21 +45,23 @@ class Pruner:
         self.masks = Masks(model)
 
     def before_training(self, gradients: Gradients) -> None:
-        """Before the first step; `gradients` measures them and leaves the network as it is."""
+        """Prepare before the first step; `gradients` measures them and leaves the network as it
+        is."""
 
     def after_backward(self, epoch: int) -> None:
-        """In every step, when gradients are there; epochs count from 0."""
+        """Act in every step, when gradients are there; epochs count from 0."""
 
     @final
     def after_step(self) -> None:
-        """In every step, when the optimiser has moved the weights."""
+        """Act in every step, when the optimiser has moved the weights."""
         self.masks.apply()
 
     def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:
-        """After every epoch; `loss` is that of the network as it then is, on validation images."""
+        """Act after every epoch; `loss` is that of the network as it then is, on validation
+        images."""
 
     def at_the_end(self) -> None:
-        """Once training is done."""
+        """Act once training is done."""
 
     @final
     def prune(self, scores: Mapping[str, Tensor], sparsity: float) -> None:
@@ -84,7 +86,7 @@ class Pruner:
 
     @final
     def magnitudes(self) -> dict[str, Tensor]:
-        """How large every weight is, scope="lamp" among the larger ones of its layer."""
+        """Say how large every weight is, scope="lamp" among the larger ones of its layer."""
         sizes = {name: weight.detach().abs() for name, weight in self.masks.weights.items()}
         if self.scope == "lamp":
             return {name: lamp(size) for name, size in sizes.items()}
@@ -118,7 +120,8 @@ def check_share(sparsity: float) -> None:
 
 
 def lamp(weight: Tensor) -> Tensor:
-    """Layer-adaptive magnitude [lee2021] Eq. 4: w² as a share of what pruning up to w would leave.
+    """Compute the layer-adaptive magnitude [lee2021] Eq. 4: w² as a share of what pruning up to w
+    would leave.
 
         lamp(w) = w² / Σ v²    over this weight and all larger ones v of its layer
 

@@ -30,12 +30,12 @@ class Sparsity:
         return self.zeros / self.weights
 
     def numbers(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Give it as JSON has it."""
         return {"share": self.share, **asdict(self)}
 
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that pruning may set to zero, by their names in the network.
+    """Give the weights that pruning may set to zero, by their names in the network.
 
     Arguments:
         model: a network of `create_model`, or any module.

@@ -310,7 +310,7 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
 
 
 def is_share(statistic: str) -> bool:
-    """Whether it is in percent of the images."""
+    """Say whether it is in percent of the images."""
     return statistic.startswith(ACCURACY) or statistic in MEASURES
 
 

@@ -39,7 +39,8 @@ def unseen(folder: Path, sign: str, who: str) -> str:
 
 
 def is_held(file: Path) -> bool:
-    """Whether a process that lives holds this lock, and not for a moment, as one that asks does."""
+    """Say whether a process that lives holds this lock, and not for a moment, as one that asks
+    does."""
     lock = FileLock(file)
     try:
         lock.acquire(timeout=ASKING, poll_interval=ASKING / 10)

@@ -127,7 +127,7 @@ def images_of_others(run: Run, look: Look, *, root: str | os.PathLike[str] | Non
 
 
 def _is_of_own(run: Run, look: Look) -> bool:
-    """Whether the run has written down the digest of these images."""
+    """Say whether the run has written down the digest of these images."""
     recipe = run.recipe
     return look.data == (recipe.test_data or recipe.data if look.split == "test" else recipe.data)
 

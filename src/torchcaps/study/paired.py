@@ -102,7 +102,7 @@ def holm(found: Sequence[float | None]) -> list[float | None]:
 
 
 def _auroc(out: Output, label: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-    """The mean AUROC over the classes, and the share of it that hangs on each image, [n]."""
+    """Give the mean AUROC over the classes, and the share of it that hangs on each image, [n]."""
     # As `class_measures` ranks them.
     scores = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities().numpy()
     mean, effect = 0.0, np.zeros(len(label))
@@ -118,10 +118,10 @@ def _auroc(out: Output, label: NDArray[np.int64]) -> tuple[float, NDArray[np.flo
 
 
 def _units(groups: Sequence[str] | None, n: int) -> NDArray[np.intp]:
-    """The number of each image's group, or of the image."""
+    """Give the number of each image's group, or of the image."""
     return np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
 
 
 def _ends(middle: float, half: float) -> tuple[float, float]:
-    """The ends of the interval of a difference of shares."""
+    """Give the ends of the interval of a difference of shares."""
     return max(middle - half, -1.0), min(middle + half, 1.0)

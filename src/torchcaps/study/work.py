@@ -54,7 +54,7 @@ def finish_together(
 def _call(
     cell: Cell, ledger: Ledger, *, root: str | os.PathLike[str] | None, until: float | None
 ) -> dict[str, Any]:
-    """What `fit` is called with."""
+    """Give what `fit` is called with."""
     recipe = cell.recipe
     return {
         "recipe": recipe,

@@ -38,7 +38,7 @@ class Worker(Protocol):
     """Takes cells until none is left. The pool starts it, watches it, and asks how it ended."""
 
     def is_alive(self) -> bool:
-        """Whether it still works, or waits for a place to work at."""
+        """Say whether it still works, or waits for a place to work at."""
 
     def end(self) -> End:
         """Say how it ended. Raises the sentence of an error that another worker would meet too."""

@@ -113,7 +113,7 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
 
 
 def _is_of_digests(run: Run) -> bool:
-    """Whether the version that began it wrote digests, as those do which say this."""
+    """Say whether the version that began it wrote digests, as those do which say this."""
     try:
         return run.environment_file.is_file() and "keeps_memory" in run.about()
     except (TorchcapsError, OSError):

@@ -26,6 +26,6 @@ def decoder_of(model: nn.Module) -> Decoder:
 
 
 def takes_decoder(model: nn.Module) -> bool:
-    """Whether one of its options is a decoder."""
+    """Say whether one of its options is a decoder."""
     config = getattr(model, "config", None)
     return isinstance(config, dict) and "decoder" in config

@@ -187,7 +187,7 @@ class Trained:
                 )
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
-        """Whether these are the images that the run had, as far as it wrote them down."""
+        """Say whether these are the images that the run had, as far as it wrote them down."""
         if self.run is None:
             digests: dict[str, str] = {}
         elif self.stopped is None:

@@ -62,7 +62,7 @@ def assert_routing_contract(
     device: torch.device | str = "cpu",
     tolerance: float = 1e-10,
 ) -> dict[str, float]:
-    """The largest error of every clause; RoutingContractError at the first broken one.
+    """Find the largest error of every clause; RoutingContractError at the first broken one.
 
     Arguments:
         routing: a function on votes [*b, i, j, d] with `keep`, such as those of `ops`, or a module.

@@ -16,7 +16,7 @@ STEP, GRADIENT_TOLERANCE = 1e-6, 1e-6
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    """The largest absolute difference; infinite where one side is not a number."""
+    """Give the largest absolute difference; infinite where one side is not a number."""
     if a.numel() == 0:
         return 0.0
     return (a - b).abs().nan_to_num(torch.inf, torch.inf).max().item()
@@ -216,7 +216,7 @@ def _parity(subject: Subject) -> Iterator[Pair]:
 
 
 def _weighted_sum(*results: Tensor | None) -> Tensor:
-    """A scalar to differentiate: every number of the results with a weight of its own."""
+    """Give a scalar to differentiate: every number of the results with a weight of its own."""
     parts = [part.double().flatten() for part in results if part is not None]
     numbers = torch.cat(parts)
     return torch.cos(torch.arange(len(numbers), device=numbers.device)).double() @ numbers

@@ -39,8 +39,8 @@ class Subject(NamedTuple):
     tolerance: float
 
     def beside(self, form: Any, votes: Tensor) -> dict[str, Tensor]:
-        """The poses of the children for whoever asks for them: the mean of a child's votes, which
-        changes its place with the child, and not with the parents."""
+        """Give the poses of the children for whoever asks for them: the mean of a child's votes,
+        which changes its place with the child, and not with the parents."""
         return {"poses": votes.mean(-2)} if "poses" in _taken(form) else {}
 
     def route(self, votes: Tensor, keep: Keep = "last") -> Routed:
@@ -79,14 +79,14 @@ class Subject(NamedTuple):
                 yield self.votes(*lead, *size)
 
     def few_cases(self) -> Iterator[Tensor]:
-        """Every size once and every leading shape once: a reference may be slow."""
+        """List every size once and every leading shape once: a reference may be slow."""
         yield from self.cases([()])
         for lead in LEADING[1:]:
             yield self.votes(*lead, *self.sizes[0])
 
 
 def _why_it_cannot_be_called(routing: Any) -> str | None:
-    """What its arguments lack, as far as they can be read."""
+    """Give what its arguments lack, as far as they can be read."""
     if isinstance(routing, type):
         return f"the class was given; call it: {routing.__name__}()"
     if not callable(routing):
@@ -110,7 +110,7 @@ def _why_it_cannot_be_called(routing: Any) -> str | None:
 
 
 def _taken(form: Any) -> Mapping[str, inspect.Parameter]:
-    """The arguments of a routing, as far as they can be read."""
+    """Give the arguments of a routing, as far as they can be read."""
     try:
         return inspect.signature(getattr(form, "forward", form)).parameters
     except (TypeError, ValueError):

@@ -28,7 +28,7 @@ CRITERIA: Mapping[JudgedBy, str] = MappingProxyType(
 
 
 def is_correct(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor:
-    """Which images are right, bool [b].
+    """Say which images are right, bool [b].
 
     labels: one class an image [b], or m classes [b, m]; a class named twice is there once.
     judged_by: a key of CRITERIA, that of the data set. "top" is that of MultiMNIST [gu2021] §3.2,
@@ -42,7 +42,7 @@ def is_correct(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor:
 
 
 def named_classes(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor:
-    """The classes that an answer names, bool [b, n_classes].
+    """Give the classes that an answer names, bool [b, n_classes].
 
     Of the labels only the shape is read: for "top", how many objects every image shows.
     """
@@ -67,6 +67,6 @@ def named_classes(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor
 
 
 def present_classes(labels: Tensor, n_classes: int) -> Tensor:
-    """The classes that are there, bool [b, n_classes], of labels [b] or [b, m]."""
+    """Give the classes that are there, bool [b, n_classes], of labels [b] or [b, m]."""
     there = torch.zeros(len(labels), n_classes, dtype=torch.bool, device=labels.device)
     return there.scatter(-1, labels.view(len(labels), -1), True)

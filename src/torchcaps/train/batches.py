@@ -49,8 +49,8 @@ class _Order(Sampler[tuple[int, Tensor]]):
 
 
 def _evenly(labels: Tensor, generator: torch.Generator) -> Tensor:
-    """As many numbers of images as there are labels, of every class as many, but for one: those of
-    a class come all of them before one comes again."""
+    """Draw as many numbers of images as there are labels, of every class as many, but for one:
+    those of a class come all of them before one comes again."""
     order: list[Tensor] = []
     classes = labels.unique()
     for k, each in enumerate(classes):
@@ -135,15 +135,16 @@ class Batches:
             )
 
     def own(self) -> Tensor:
-        """The numbers of this rank's images, in the order in which they come."""
+        """Give the numbers of this rank's images, in the order in which they come."""
         return torch.cat([each.tensor_split(self.ranks)[self.rank] for _, each in self.sampler])
 
     def seen(self) -> int:
-        """Images of this epoch in the batches given out so far, on all ranks."""
+        """Count the images of this epoch in the batches given out so far, on all ranks."""
         return min(self.given * self.size, len(self.images))
 
     def state_dict(self) -> dict[str, Any]:
-        """Lightning saves it, and hands it back when it goes on within an epoch."""
+        """Say where it is: Lightning saves this, and hands it back when it goes on within an
+        epoch."""
         return {"given": self.given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -163,13 +164,13 @@ class Batches:
 
 
 def brought(batch: Batch, device: torch.device) -> Batch:
-    """A batch on a device."""
+    """Bring a batch to a device."""
     there = (each if each is None else each.to(device, non_blocking=True) for each in batch)
     return Batch(*there)  # type: ignore[arg-type]
 
 
 def held_on(images: Images, device: torch.device) -> Images:
-    """The images on a GPU, if at least half of its memory stays free; else where they are."""
+    """Give the images on a GPU, if at least half of its memory stays free; else where they are."""
     if device.type != "cuda":
         return images
     try:
@@ -196,6 +197,6 @@ class _Sliced(Dataset[tuple[float, Batch]]):
         return share, self.images.batch(own, epoch)
 
     def own(self, index: Tensor) -> tuple[float, Tensor]:
-        """This rank's share, and its part of a batch or a stand-in."""
+        """Take this rank's share, and its part of a batch or a stand-in."""
         own = index.tensor_split(self.ranks)[self.rank]
         return len(own) / len(index), own if len(own) else index[:1]

@@ -141,8 +141,8 @@ class SaveState(Watcher):
             logger.finalize("failed" if failed else "success")
 
     def _why_stop(self, loop: Loop) -> tuple[str, bool]:
-        """Empty, or the reason that any rank has, for all of them stop after the same step; and
-        whether a state is due."""
+        """Give nothing, or the reason that any rank has, for all of them stop after the same step;
+        and whether a state is due."""
         now = time.monotonic()
         is_late = self.until is not None and now >= self.until
         told, late, is_due = loop.ranks.any(self.told.to_stop, is_late, now >= self.due)
@@ -153,7 +153,7 @@ class SaveState(Watcher):
         return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
 
     def _save_within(self, loop: Loop) -> None:
-        """The state in the middle of an epoch, which may go on after it."""
+        """Save the state in the middle of an epoch, which may go on after it."""
         loop.update.read()
         before = self.seconds
         self.sums = {
@@ -188,7 +188,7 @@ class SaveState(Watcher):
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """A copy in this machine's memory, where it is when the stream has come so far."""
+    """Give a copy in this machine's memory, where it is when the stream has come so far."""
     there = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
     return there.copy_(tensor, non_blocking=True)
 

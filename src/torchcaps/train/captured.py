@@ -21,7 +21,7 @@ WARM_UP = 3
 def why_not(
     recipe: Recipe, device: torch.device, ranks: Ranks, *, shares_random: bool = False
 ) -> str:
-    """Empty, or why no graph is made of a step: the end of a sentence."""
+    """Say why no graph is made of a step: the end of a sentence."""
     if device.type != "cuda":
         return "graphs are for a GPU"
     if ranks.count > 1:
@@ -40,7 +40,7 @@ def why_not(
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether a network, or a routing of it, drops something at random."""
+    """Say whether a network, or a routing of it, drops something at random."""
     return any(
         isinstance(part, nn.modules.dropout._DropoutNd) or bool(getattr(part, "dropout", 0))
         for part in model.modules()

@@ -61,14 +61,14 @@ class Measure(NamedTuple):
     why: str | None = None
 
     def numbers(self) -> dict[str, Any]:
-        """As JSON has it; digits beyond the seventh are rounding."""
+        """Give them as JSON has them; digits beyond the seventh are rounding."""
         found = {name: x for name, x in self._asdict().items() if name != "why" or x is not None}
         if self.interval is not None:
             found["interval"] = tuple(round(each, 7) for each in self.interval)
         return found
 
     def text(self) -> str:
-        """The same for people."""
+        """Write the same for people."""
         if self.value is None:
             return f"–: {self.why}"
         if self.interval is None:
@@ -76,7 +76,7 @@ class Measure(NamedTuple):
         return f"{self.value:.2%} (95 % interval {self.interval[0]:.2%} to {self.interval[1]:.2%})"
 
     def cell(self) -> str:
-        """The same, short enough for a table."""
+        """Write the same, short enough for a table."""
         if self.value is None:
             return "–"
         bounds = (
@@ -97,7 +97,7 @@ class ClassMeasures:
     accuracy: Measure
 
     def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Give everything, as JSON has it."""
         rows = [
             {"class": name, **{kind: each.numbers() for kind, each in row.items()}}
             for name, row in self.classes.items()
@@ -106,7 +106,7 @@ class ClassMeasures:
         return {**{name: each.numbers() for name, each in whole.items()}, "classes": rows}
 
     def lines(self) -> list[str]:
-        """Those of all classes for people, in four lines, or in one where there are none."""
+        """Write those of all classes for people, in four lines, or in one where there are none."""
         names = [kind.words for kind in MEASURES.values()]
         (why, *others) = {each.why if each.value is None else None for each in self.macro.values()}
         if why is not None and not others:
@@ -190,7 +190,8 @@ def _drawn(value: float, draws: Tensor, groups: Sequence[str] | None) -> Measure
 
 
 def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
-    """The measures of all classes by name, without intervals; nothing where they are undefined."""
+    """Give the measures of all classes by name, without intervals; nothing where they are
+    undefined."""
     if not bool(out.scores.isfinite().all()):
         return {}
     values = _of_classes(ranks_of(out), out.scores.argmax(-1).cpu(), labels.cpu())
@@ -201,7 +202,7 @@ def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
 def why_undefined(
     labels: Tensor, class_names: Sequence[str], *, judged_by: JudgedBy = "class"
 ) -> str | None:
-    """Why images with these labels have no measure of all classes; None where they have one."""
+    """Say why images with these labels have no measure of all classes; None where they have one."""
     if judged_by != "class":
         return "an image may show several objects"
     there = set(labels.unique().tolist())
@@ -216,15 +217,15 @@ def why_undefined(
 
 
 def ranks_of(out: Output) -> Tensor:
-    """For each class the place of every image by its probability of it, [n, k]: lowest first, equal
-    ones share a place."""
+    """Rank for each class the place of every image by its probability of it, [n, k]: lowest first,
+    equal ones share a place."""
     # Twice as precise: a softmax makes more ties where it rounds.
     exact = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities()
     return torch.stack([each.unique(return_inverse=True)[1] for each in exact.unbind(1)], dim=1)
 
 
 def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Every measure of every class, [k]; NaN where it is undefined."""
+    """Give every measure of every class, [k]; NaN where it is undefined."""
     # Here, for it takes a second where nobody has trained.
     from torchmetrics.functional.classification import (
         binary_auroc,
@@ -263,7 +264,7 @@ def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor
 
 
 def _by_counts(said: Tensor, labels: Tensor, k: int) -> dict[str, list[tuple[float, float]]]:
-    """The Wilson intervals of sensitivity and specificity, one a class."""
+    """Give the Wilson intervals of sensitivity and specificity, one a class."""
     found: dict[str, list[tuple[float, float]]] = {"sensitivity": [], "specificity": []}
     for j in range(k):
         is_class, is_said = labels == j, said == j
@@ -277,7 +278,7 @@ def _by_counts(said: Tensor, labels: Tensor, k: int) -> dict[str, list[tuple[flo
 
 
 def _of_mean(shares: Tensor, intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The interval of the mean of independent shares, out of their own [zou2008]."""
+    """Give the interval of the mean of independent shares, out of their own [zou2008]."""
     low, high = torch.tensor(intervals, dtype=torch.float64).T
     value, k = float(shares.mean()), len(shares)
     below, above = ((shares - low).norm() / k, (high - shares).norm() / k)

@@ -63,7 +63,7 @@ def _in_every_thread(act: Callable[[], None], threads: int) -> None:
 
 
 def _in_a_team() -> Any:
-    """The function of GNU's OpenMP that runs another in so many threads, if it is loaded."""
+    """Give the function of GNU's OpenMP that runs another in so many threads, if it is loaded."""
     try:
         return ctypes.CDLL(None).GOMP_parallel
     except (OSError, AttributeError, TypeError):
@@ -71,5 +71,5 @@ def _in_a_team() -> Any:
 
 
 def _are_zero() -> bool:
-    """Whether somebody told this thread so before; torch can only be told."""
+    """Say whether somebody told this thread so before; torch can only be told."""
     return DENORMAL * 1.0 == 0.0

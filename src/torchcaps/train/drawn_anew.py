@@ -20,8 +20,8 @@ ROUNDING = 1e-6
 def drawn_anew(
     ranks: Tensor, said: Tensor, labels: Tensor, groups: Sequence[str] | None = None
 ) -> dict[str, Tensor]:
-    """Sensitivity, specificity, f1, auroc and average_precision of each class in every draw,
-    [draws, k]; NaN where a draw has no image of the class, or none of another.
+    """Measure sensitivity, specificity, f1, auroc and average_precision of each class in every
+    draw, [draws, k]; NaN where a draw has no image of the class, or none of another.
 
     Images are drawn within their class, which keeps its number; where they belong to groups, whole
     groups are drawn. The draws are always the same, and the order of the images changes nothing.
@@ -96,8 +96,8 @@ class DrawnAnew:
 
 
 def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
-    """The bounds of 95 % of the draws [draws] of a measure, corrected for the distance of their
-    median from its value [efron1981], and with the value between them; or why there are none.
+    """Give the bounds of 95 % of the draws [draws] of a measure, corrected for the distance of
+    their median from its value [efron1981], and with the value between them; or why there are none.
 
     A draw repeats images, which raises average precision: where classes are many and small, by more
     than the draws differ.
@@ -131,7 +131,8 @@ class _Curve:
         self.above, self.not_below = (not_lower - count)[places], not_lower[places]
 
     def areas(self, times: Tensor) -> tuple[Tensor, Tensor]:
-        """AUROC and average precision [draws] of images that count so many times, [draws, n]."""
+        """Measure AUROC and average precision [draws] of images that count so many times, [draws,
+        n]."""
         passed = pad(times[:, self.order].cumsum(1), (1, 0))
         hits = pad(times[:, self.own].cumsum(1)[:, self.last], (1, 0)).double()
         before, after = hits[:, :-1], hits[:, 1:]
@@ -145,15 +146,15 @@ class _Curve:
 
 
 def _by_content(labels: Tensor, ranks: Tensor) -> Tensor:
-    """An order of the images by what they are, class by class, whatever order they come in."""
+    """Give an order of the images by what they are, class by class, whatever order they come in."""
     rows = np.ascontiguousarray(torch.cat([labels[:, None], ranks], dim=1).numpy())
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     return torch.from_numpy(whole.argsort(kind="stable"))
 
 
 def _times(count: int, stratum: Tensor, generator: torch.Generator) -> Tensor:
-    """How often each unit is drawn, [count, u], as many in each stratum as it has; the units of a
-    stratum [u] stand together."""
+    """Say how often each unit is drawn, [count, u], as many in each stratum as it has; the units of
+    a stratum [u] stand together."""
     _, member, sizes = stratum.unique_consecutive(return_inverse=True, return_counts=True)
     first, size = (sizes.cumsum(0) - sizes)[member], sizes[member]
     share = torch.rand(count, len(stratum), generator=generator, dtype=torch.float64)

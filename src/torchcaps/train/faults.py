@@ -11,7 +11,7 @@ MANY_FAULTS = 4
 
 
 def in_words(error: ValidationError) -> str:
-    """Every fault with its field, of very many the first."""
+    """Say every fault with its field, of very many the first."""
     faults = []
     fields = [fault["loc"][:1] for fault in error.errors()]
     for fault in error.errors():

@@ -20,8 +20,8 @@ from torchcaps.train.start import take_weights
 def with_digest_of_start(
     recipe: Recipe, begin_with: str | os.PathLike[str] | None
 ) -> tuple[Recipe, Path | None]:
-    """The recipe with the digest of the file that it begins with, and the file, of a run folder its
-    network. A digest that the recipe has must be that of the file."""
+    """Give the recipe with the digest of the file that it begins with, and the file, of a run
+    folder its network. A digest that the recipe has must be that of the file."""
     if begin_with is None:
         if recipe.begins_with is not None:
             raise TorchcapsError(

@@ -267,7 +267,7 @@ class Going:
 def _batches(
     images: Images, recipe: Recipe, ranks: Ranks, *, seed: int | None, workers: int
 ) -> Batches:
-    """This rank's, of images that lie where it trains if they fit there."""
+    """Make this rank's batches, of images that lie where it trains if they fit there."""
     held = images if workers else held_on(images, ranks.device)
     return Batches(
         held,
@@ -282,7 +282,7 @@ def _batches(
 
 
 def _changed(recipe: Recipe, training: Images) -> Images:
-    """Training images as they are drawn anew in every epoch."""
+    """Give training images as they are drawn anew in every epoch."""
     if recipe.crop is not None:
         training = anywhere(training, seed_of(recipe.seed, CROP))
     if recipe.augment is not None:
@@ -291,7 +291,7 @@ def _changed(recipe: Recipe, training: Images) -> Images:
 
 
 def _stop_at(source: Source, ranks: Ranks, prepared: Prepared) -> StopAtAccuracy | None:
-    """What stops training at an accuracy, where the recipe says one."""
+    """Make what stops training at an accuracy, where the recipe says one."""
     recipe = source.recipe
     if recipe.stop_at is None:
         return None
@@ -302,7 +302,7 @@ def _stop_at(source: Source, ranks: Ranks, prepared: Prepared) -> StopAtAccuracy
 
 
 def _check_has_best(run: Run) -> None:
-    """Before epochs are trained whose best network could not be found at the end."""
+    """Refuse, before epochs are trained, a best network that could not be found at the end."""
     if not run.best_file.is_file():
         # None is written before the first epoch was judged.
         if run.metrics():
@@ -315,7 +315,7 @@ def _check_has_best(run: Run) -> None:
 
 
 def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
-    """A run that is done is that of these images and this network, or it is refused; a network of
+    """Give back a run that is done with these images and this network, or refuse it; a network of
     one's own gets its weights."""
     images = source.of("train")
     own = None if model is None else initial_model(source.recipe, images, model)
@@ -346,8 +346,8 @@ def _claim_folder(run: Run, recipe: Recipe, prepared: Prepared, held: ExitStack)
 
 
 def _brightness(images: Images) -> dict[str, float]:
-    """How bright images are on average, and how much that varies, of some from all over the set:
-    a picture far from it is nothing the network knows."""
+    """Say how bright images are on average, and how much that varies, of some from all over the
+    set: a picture far from it is nothing the network knows."""
     count = min(len(images), 1000)
     some = torch.linspace(0, len(images) - 1, count).round().long()
     each = torch.cat(

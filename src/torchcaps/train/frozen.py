@@ -48,5 +48,5 @@ def eval_frozen(model: nn.Module, names: tuple[str, ...]) -> None:
 
 
 def _whole(model: nn.Module) -> nn.Module:
-    """The network as its parts are named."""
+    """Give the network as its parts are named."""
     return model.module if isinstance(model, OwnNetwork) else model

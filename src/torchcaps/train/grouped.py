@@ -30,7 +30,7 @@ def warn_of_groups(
 def groups_of_result(
     recipe: Recipe, images: Images, training: Images, validation: Images, test: Images
 ) -> dict[str, Any]:
-    """How many groups are trained on, held out and tested, and how even that is; nothing where
+    """Say how many groups are trained on, held out and tested, and how even that is; nothing where
     images have none. `images` are those trained on and those held out."""
     whole, tested = as_listed(images), as_listed(test)
     if whole.groups is None or tested.groups is None:
@@ -44,7 +44,7 @@ def groups_of_result(
 
 
 def as_listed(images: Images) -> Listed:
-    """Images as a folder is listed, as far as they know it."""
+    """Write images as a folder is listed, as far as they know it."""
     labels = getattr(images, "labels", None)
     return Listed(
         images.class_names,

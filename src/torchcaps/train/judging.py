@@ -26,7 +26,7 @@ class Judged(NamedTuple):
     measures: ClassMeasures
 
     def numbers(self) -> dict[str, Any]:
-        """As the result of a run has them."""
+        """Give them as the result of a run has them."""
         return {
             "test_accuracy": self.accuracy,
             "commonest": self.commonest.numbers(),
@@ -50,7 +50,7 @@ def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> floa
 
 
 def share_right(model: nn.Module, images: Images, ranks: Ranks, *, most: int = 256) -> float:
-    """The accuracy alone, found by all ranks together, at most so many images at once."""
+    """Give the accuracy alone, found by all ranks together, at most so many images at once."""
     return ranks.total(_answers(model, _shared(images, ranks, most)).right) / len(images)
 
 
@@ -94,7 +94,7 @@ def _shared(images: Images, ranks: Ranks, most: int) -> Batches:
 
 @torch.no_grad()
 def _answers(model: nn.Module, batches: Batches) -> _Answers:
-    """What the network says of this rank's images."""
+    """Ask what the network says of this rank's images."""
     device = device_of(model)
     right, named, all_labels, scores = 0, torch.zeros((), dtype=torch.int64), [], []
     scores_are: ScoresAre = "logits"

@@ -20,7 +20,7 @@ class Logger(Protocol):
 
 
 def tensorboard(folder: str | os.PathLike[str]) -> Logger:
-    """A logger that writes into `folder`/tensorboard."""
+    """Give a logger that writes into `folder`/tensorboard."""
     from lightning.pytorch.loggers import TensorBoardLogger
 
     try:

@@ -42,31 +42,31 @@ class Watcher:
         """Take what an earlier stretch of the run remembered."""
 
     def on_train_start(self, loop: "Loop") -> None:
-        """Before the first step of this stretch."""
+        """Act before the first step of this stretch."""
 
     def on_train_epoch_start(self, loop: "Loop") -> None:
-        """Before the first step of an epoch."""
+        """Act before the first step of an epoch."""
 
     def on_train_batch_end(self, loop: "Loop", batch_idx: int) -> None:
-        """After each batch, counted from 0 in its epoch."""
+        """Act after each batch, counted from 0 in its epoch."""
 
     def on_validation_start(self, loop: "Loop") -> None:
-        """After the last step of an epoch; the network is in evaluation mode until its end."""
+        """Act after the last step of an epoch; the network is in evaluation mode until its end."""
 
     def on_validation_batch_end(self, loop: "Loop", out: Output, batch: Batch) -> None:
-        """With what the network said of some validation images."""
+        """Take what the network said of some validation images."""
 
     def on_validation_epoch_end(self, loop: "Loop") -> None:
-        """When all validation images were shown: measure."""
+        """Measure when all validation images were shown."""
 
     def on_validation_end(self, loop: "Loop") -> None:
-        """When all was measured: decide."""
+        """Decide when all was measured."""
 
     def on_train_epoch_end(self, loop: "Loop") -> None:
-        """When an epoch is over."""
+        """Act when an epoch is over."""
 
     def teardown(self, loop: "Loop", *, failed: bool) -> None:
-        """At the end, however it comes."""
+        """Tidy up at the end, however it comes."""
 
 
 class Loop:
@@ -167,7 +167,7 @@ class Loop:
             )
 
     def validation_step(self, batch: Batch) -> tuple[Output, dict[str, Tensor]]:
-        """What the network says of a batch, and the means that are logged of it."""
+        """Ask what the network says of a batch, and the means that are logged of it."""
         update = self.update
         with computing(self.recipe.precision, self.device):
             return validated(update.network, update.recipe, batch, judged_by=update.judged_by)
@@ -184,7 +184,7 @@ class Loop:
         write_state(self.state(), path)
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on, by the names that Lightning has for it."""
+        """Give all that is needed to go on, by the names that Lightning has for it."""
         state = {
             "epoch": self.current_epoch,
             "global_step": self.global_step,
@@ -272,7 +272,7 @@ class Loop:
             self._tell(lambda each: each.on_validation_end(self))
 
     def over_ranks(self, sums: Sums) -> Sums:
-        """The sums of all ranks together."""
+        """Give the sums of all ranks together."""
         together = Sums()
         for each in self.ranks.gathered(sums):
             for name, (total, count) in each.items():
@@ -284,7 +284,7 @@ class Loop:
 def validated(
     network: nn.Module, recipe: Recipe, batch: Batch, *, judged_by: JudgedBy
 ) -> tuple[Output, dict[str, Tensor]]:
-    """What a network says of a batch of validation, and the means that are logged of it."""
+    """Say what a network says of a batch of validation, and the means that are logged of it."""
     out = network(batch.pixels, batch.labels)
     # By the same margin after every epoch, or losses could not be compared.
     terms = loss_parts(recipe, out, batch, recipe.spread_steps)

@@ -44,7 +44,7 @@ made_once = lru_cache(maxsize=8)(torch.inference_mode(False)(torch.tensor))
 def loss_parts(
     recipe: Recipe, out: Output, batch: Batch, step: int = 0, *, margin: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """The terms whose sum is minimised, by name; `step` is the number of updates so far, or
+    """Give the terms whose sum is minimised, by name; `step` is the number of updates so far, or
     `margin` that of the spread loss then, which a step that is repeated reads from a tensor."""
     # Sums over pixels and classes are taken in float32 whatever the network computes in.
     with without_autocast(out.scores):
@@ -70,7 +70,7 @@ def loss_parts(
 
 
 def margin_at(recipe: Recipe, step: int) -> float:
-    """The margin of the spread loss after so many updates."""
+    """Give the margin of the spread loss after so many updates."""
     return spread_margin(round(step * SPREAD_STEPS / recipe.spread_steps))
 
 
@@ -88,7 +88,7 @@ def loss_of(
     images: Tensor | None = None,
     reconstruction_weight: float = 0.0005,
 ) -> Tensor:
-    """The loss of a network's answer, for a training loop of one's own: one number.
+    """Give the loss of a network's answer, for a training loop of one's own: one number.
 
     Arguments:
         out: what the network returned.

@@ -72,8 +72,8 @@ def fit_many(
 
 
 def outcomes(calls: Sequence[Mapping[str, Any]]) -> list[Run | Exception]:
-    """What became of each run, whatever became of the others; a call is what `fit` is called with,
-    by its names."""
+    """Say what became of each run, whatever became of the others; a call is what `fit` is called
+    with, by its names."""
     ranks = join()
     if ranks.count > 1:
         raise TorchcapsError(
@@ -124,7 +124,7 @@ def _until_one_is_over(
 
 
 def stream_of(device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """What a run's steps are taken in."""
+    """Give what a run's steps are taken in."""
     if device.type != "cuda":
         return nullcontext
     stream = torch.cuda.Stream(device)
@@ -134,7 +134,7 @@ def stream_of(device: torch.device) -> Callable[[], AbstractContextManager[Any]]
 
 
 def _result(one: Going) -> Run | Exception:
-    """The run with its result. It may be measured on another stream than it was trained on."""
+    """Give the run with its result. It may be measured on another stream than it was trained on."""
     if one.ranks.device.type == "cuda":
         torch.cuda.synchronize(one.ranks.device)
     try:

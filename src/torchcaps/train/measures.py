@@ -59,8 +59,8 @@ class Measures(Watcher):
             loop.log(name, value)
 
     def _revived(self, dead: dict[str, Tensor]) -> dict[str, float]:
-        """revivals/ by layer: of the capsules that live, the ends of epochs at which each was dead
-        since it lived before."""
+        """Count revivals/ by layer: of the capsules that live, the ends of epochs at which each was
+        dead since it lived before."""
         found = {}
         for name, now in dead.items():
             nobody = torch.zeros(now.shape, dtype=torch.int64)
@@ -81,7 +81,7 @@ class Measures(Watcher):
 
 
 def counted(dead: dict[str, Tensor]) -> dict[str, float]:
-    """dead_capsules/ by layer."""
+    """Count dead_capsules/ by layer."""
     return {f"dead_capsules/{name}": float(each.sum()) for name, each in dead.items()}
 
 
@@ -89,7 +89,7 @@ def counted(dead: dict[str, Tensor]) -> dict[str, float]:
 def seen_of_capsules(
     model: nn.Module, images: Images
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Which capsules are dead, by layer, and coupling_std/; nothing for a network without a
+    """Say which capsules are dead, by layer, and coupling_std/; nothing for a network without a
     trace."""
     if "keep" not in inspect.signature(model.forward).parameters:
         return {}, {}
@@ -118,9 +118,9 @@ def seen_of_capsules(
 
 @torch.no_grad()
 def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
-    """Keys a class, their entropy and its bound, from couplings on 11 levels, where the last routed
-    layer has one parent for each class; and zero_blocks/ of every layer with a matrix for each
-    child and parent."""
+    """Measure keys a class, their entropy and its bound, from couplings on 11 levels, where the
+    last routed layer has one parent for each class; and zero_blocks/ of every layer with a matrix
+    for each child and parent."""
     found = {}
     for name, layer in parts(model).items():
         weight = getattr(layer, "weight", None)

@@ -108,7 +108,7 @@ class Training(lightning.LightningModule):
         }
 
     def _updates_an_epoch(self) -> int:
-        """By which a schedule counts epochs; any number where none is counted."""
+        """Count the updates by which a schedule counts epochs; any number where none is counted."""
         if self.steps_an_epoch is not None:
             return self.steps_an_epoch
         schedule = self.recipe.schedule
@@ -129,8 +129,8 @@ class Training(lightning.LightningModule):
         return 1 if self._trainer is None else int(self.trainer.accumulate_grad_batches)
 
     def _counts_for(self, batch_idx: int) -> float:
-        """What a batch counts for in its update: 1, but more in the last update of an epoch where
-        few are left. Lightning divides by as many as there are in a whole one."""
+        """Give what a batch counts for in its update: 1, but more in the last update of an epoch
+        where few are left. Lightning divides by as many as there are in a whole one."""
         every = self._batches_an_update()
         if every == 1:
             return 1.0
@@ -140,5 +140,5 @@ class Training(lightning.LightningModule):
 
 
 def _named(batch: Any) -> Batch:
-    """A loader of somebody else's gives images and labels."""
+    """Name images and labels, which are all that a loader of somebody else's gives."""
     return batch if isinstance(batch, Batch) else Batch(*batch)

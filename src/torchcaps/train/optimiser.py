@@ -25,7 +25,7 @@ OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = Mappin
 
 
 def slower_weights(recipe: Recipe, model: nn.Module) -> Iterable[nn.Parameter]:
-    """Those that `backbone_rate` is for; none where it is one."""
+    """List those weights that `backbone_rate` is for; none where it is one."""
     if recipe.backbone_rate == 1:
         return ()
     backbone = getattr(as_given(model), "backbone", None)
@@ -40,7 +40,7 @@ def slower_weights(recipe: Recipe, model: nn.Module) -> Iterable[nn.Parameter]:
 def make_optimiser(
     recipe: Recipe, parameters: Iterable[nn.Parameter], *, slower: Iterable[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """The optimiser that a recipe names, with its options. The weights that are `slower` are a
+    """Give the optimiser that a recipe names, with its options. The weights that are `slower` are a
     second group, whose rate is a `share` of that of the first."""
     weights, slow = list(parameters), set(map(id, slower))
     how: dict[str, Any] = {
@@ -90,7 +90,7 @@ def lay_out(optimiser: torch.optim.Optimizer) -> None:
 
 
 def rate_factor(recipe: Recipe, step: int, steps_an_epoch: int) -> float:
-    """What the learning rate is multiplied by in update `step`, counted from 0."""
+    """Give what the learning rate is multiplied by in update `step`, counted from 0."""
     epoch = step // steps_an_epoch
     if recipe.schedule == "steps":
         return recipe.decay ** sum(epoch >= milestone for milestone in recipe.milestones)

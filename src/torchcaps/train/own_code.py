@@ -66,7 +66,7 @@ def import_file(path: Path) -> None:
 
 
 def imported_files() -> list[dict[str, str]]:
-    """What was imported so far, for the record of a run."""
+    """Give what was imported so far, for the record of a run."""
     return list(_IMPORTED.values())
 
 
@@ -107,8 +107,8 @@ def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
 
 
 def fault_of_own_code(error: Exception) -> str | None:
-    """The sentence about an error that an imported file raised; None for a fault of torchcaps,
-    which such a file may have called."""
+    """Write the sentence about an error that an imported file raised; None for a fault of
+    torchcaps, which such a file may have called."""
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__"))
@@ -125,7 +125,7 @@ def fault_of_own_code(error: Exception) -> str | None:
 
 
 def _line(error: Exception, path: Path) -> str:
-    """In which line of the file it went wrong, where that is known."""
+    """Say in which line of the file it went wrong, where that is known."""
     if isinstance(error, SyntaxError):
         return "" if error.lineno is None else f" (line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)

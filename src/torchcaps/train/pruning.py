@@ -33,7 +33,7 @@ from torchcaps.train.seeds import MASKS, seed_of
 
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
-    """What the recipe prunes by; None where it does not."""
+    """Give what the recipe prunes by; None where it does not."""
     way, to = recipe.prune, recipe.prune_to
     if way is None:
         return None
@@ -99,7 +99,7 @@ class Prune(Watcher):
 
     @torch.no_grad()
     def _loss(self, loop: Loop) -> float:
-        """The validation loss of the network as it is, as it would be logged."""
+        """Give the validation loss of the network as it is, as it would be logged."""
         total = 0.0
         for batch, (_, means), is_own in loop.shown():
             if is_own:
@@ -108,14 +108,14 @@ class Prune(Watcher):
         return loop.ranks.total(total) / len(loop.validation.images)
 
     def _shared(self, loop: Loop) -> dict[str, Tensor]:
-        """The mean over ranks, which all look at the same images. One's may differ by rounding from
-        another's, and a weight that only one of them prunes would never be the same on both again.
-        """
+        """Give the mean over ranks, which all look at the same images. One's may differ by rounding
+        from another's, and a weight that only one of them prunes would never be the same on both
+        again."""
         return {name: loop.ranks.mean(found) for name, found in self._gradients(loop).items()}
 
     def _gradients(self, loop: Loop) -> Mapping[str, Tensor]:
-        """The mean gradient of the training loss over some batches, by the names of the weights.
-        A copy of the network is asked, whose running means may move."""
+        """Give the mean gradient of the training loss over some batches, by the names of the
+        weights. A copy of the network is asked, whose running means may move."""
         model, recipe = copy.deepcopy(loop.model).train(), loop.update.recipe
         # As in every step.
         eval_frozen(model, recipe.freeze)

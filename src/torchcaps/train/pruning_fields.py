@@ -11,7 +11,7 @@ Share = float | tuple[float, ...]
 
 
 def uses(recipe: "Recipe") -> list[tuple[str, bool, str]]:
-    """For every field but `prune`: its name, whether it is of use, and what with."""
+    """List for every field but `prune`: its name, whether it is of use, and what with."""
     way, to = recipe.prune, recipe.prune_to
     ramps = way == "magnitude" and not isinstance(to, tuple)
     return [

@@ -57,13 +57,13 @@ class Ranks:
         return result
 
     def total(self, number: N) -> N:
-        """The sum of every rank's number."""
+        """Give the sum of every rank's number."""
         together: Any = sum(self.gathered(number))
         summed: N = together
         return summed
 
     def gathered(self, mine: T) -> list[T]:
-        """What every rank has, in their order."""
+        """Give what every rank has, in their order."""
         if self.count == 1:
             return [mine]
         everybodys: list[Any] = [None] * self.count
@@ -71,7 +71,7 @@ class Ranks:
         return everybodys
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean of every rank's tensor, the same on all of them bit for bit."""
+        """Give the mean of every rank's tensor, the same on all of them bit for bit."""
         if self.count == 1:
             return tensor
         together = tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -79,7 +79,7 @@ class Ranks:
         return together.div_(self.count)
 
     def any(self, *here: bool) -> list[bool]:
-        """Of each, whether any rank says so."""
+        """Say of each whether any rank says so."""
         if self.count == 1:
             return list(here)
         said = torch.tensor(here, dtype=torch.uint8, device=self.device)
@@ -88,8 +88,8 @@ class Ranks:
 
     @contextmanager
     def together(self, model: nn.Module) -> Iterator[nn.Module]:
-        """The network as all ranks train it: its gradients are sums over them, and on GPUs batch
-        normalisation measures the whole batch."""
+        """Give the network as all ranks train it: its gradients are sums over them, and on GPUs
+        batch normalisation measures the whole batch."""
         if self.count == 1:
             yield model
             return
@@ -164,7 +164,7 @@ def _part() -> None:
 
 
 def is_first() -> bool:
-    """Whether this process is alone or rank 0: the one that speaks for all."""
+    """Say whether this process is alone or rank 0: the one that speaks for all."""
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not several or torch.distributed.get_rank() == 0
 

@@ -250,7 +250,7 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
-        """Every field that is set is one that the others make use of."""
+        """Refuse a field that is set and that the others make no use of."""
         rules = [
             ("groups", self.data == "folder", 'data = "folder"'),
             ("fold", self.data == "folder", 'data = "folder"'),
@@ -293,7 +293,7 @@ class Recipe(BaseModel):
         return self
 
     def by_validation(self) -> list[str]:
-        """What it chooses by the images that are held out."""
+        """Give what it chooses by the images that are held out."""
         ways = {
             "patience": self.patience is not None,
             'keep = "best"': self.keep == "best",
@@ -319,7 +319,7 @@ class Recipe(BaseModel):
         return self
 
     def departures(self) -> tuple[str, ...]:
-        """Where the protocol leaves its paper, and the recipe its protocol."""
+        """Say where the protocol leaves its paper, and the recipe its protocol."""
         protocol = PROTOCOLS.get(self.protocol or "")
         if protocol is None:
             return ()
@@ -333,7 +333,7 @@ class Recipe(BaseModel):
         return (*protocol.departures(own), *changed)
 
     def goes_on_from(self, old: Self) -> bool:
-        """Whether it is the old one but for more epochs, and its first epochs are the same."""
+        """Say whether it is the old one but for more epochs, and its first epochs are the same."""
         return (
             self.epochs > old.epochs
             and self == old.model_copy(update={"epochs": self.epochs})
@@ -342,7 +342,7 @@ class Recipe(BaseModel):
         )
 
     def digest(self) -> str:
-        """Twelve characters that change when anything in the recipe does."""
+        """Make twelve characters that change when anything in the recipe does."""
         in_order = self.model_copy(update={"options": dict(sorted(self.options.items()))})
         as_before = {name for name, value in YOUNGER.items() if getattr(self, name) == value}
         seen = in_order.model_dump_json(exclude=as_before)
@@ -375,7 +375,7 @@ RecipeFields = TypedDict("RecipeFields", {  # noqa: UP013
 
 
 def make_recipe(*, protocol: str | None = None, **given: Unpack[RecipeFields]) -> Recipe:
-    """A recipe of its fields; everything wrong with them in one sentence.
+    """Give a recipe of its fields; everything wrong with them in one sentence.
 
     Arguments:
         protocol: a name of PROTOCOLS; it fills in what is not given.

@@ -52,7 +52,7 @@ class Sampled:
             raise TorchcapsError(f"measure={', '.join(self.recipe.measure)}: {error}") from None
 
     def of_epoch(self, model: nn.Module, epoch: int, *, step: int) -> dict[str, Any]:
-        """What a row of the metrics has besides: "measured", by name, where the epoch has its
+        """Give what a row of the metrics has besides: "measured", by name, where the epoch has its
         turn."""
         if not self.recipe.measure or epoch % self.recipe.measure_every:
             return {}

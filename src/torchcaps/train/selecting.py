@@ -14,7 +14,7 @@ SelectBy = Literal[
 
 
 def in_words(select_by: SelectBy) -> str:
-    """What the best epoch is told by: "the lowest validation loss"."""
+    """Give what the best epoch is told by: "the lowest validation loss"."""
     if select_by == "loss":
         return "the lowest validation loss"
     words = MEASURES[select_by].words if select_by in MEASURES else select_by
@@ -22,7 +22,7 @@ def in_words(select_by: SelectBy) -> str:
 
 
 def cost(metrics: Mapping[str, float], select_by: SelectBy) -> float:
-    """What is the lowest of the best epoch: the loss, or the measure with its sign turned."""
+    """Give what is the lowest of the best epoch: the loss, or the measure with its sign turned."""
     if f"validation_{select_by}" not in metrics:
         raise TorchcapsError(
             f'select_by = "{select_by}" needs held-out images of every class, but none is of some '

@@ -20,7 +20,7 @@ from torchcaps.train.seeds import WEIGHTS, seed_of
 
 
 def check_own(recipe: Recipe, model: nn.Module | None) -> None:
-    """Whether the recipe and the call speak of the same network."""
+    """Say whether the recipe and the call speak of the same network."""
     if (model is None) == (recipe.model == OWN):
         if model is None:
             raise TorchcapsError(
@@ -48,7 +48,8 @@ def check_own(recipe: Recipe, model: nn.Module | None) -> None:
 
 
 def check_images_given(own: object) -> None:
-    """Whether own=(train, test) holds two sets of images, and no torch Dataset of somebody else."""
+    """Say whether own=(train, test) holds two sets of images, and no torch Dataset of somebody
+    else."""
     if not isinstance(own, tuple | list) or len(own) != 2:
         came = (
             f"{len(own)} of them" if isinstance(own, tuple | list) else f"one {type(own).__name__}"
@@ -66,7 +67,7 @@ def check_images_given(own: object) -> None:
 
 
 def check_alike(train: Images, test: Images) -> None:
-    """Now, not after hours."""
+    """Compare images now, not after hours."""
     for what in ("image_shape", "class_names", "judged_by"):
         there, here = getattr(train, what), getattr(test, what)
         if there != here:
@@ -89,8 +90,8 @@ def check_updates(recipe: Recipe, training: Images) -> None:
 
 
 def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) -> nn.Module:
-    """The network before training: a function of the recipe, and of the images to train on where
-    `standardise` measures them; or the user's own as it is, called as ours are."""
+    """Give the network before training: a function of the recipe, and of the images to train on
+    where `standardise` measures them; or the user's own as it is, called as ours are."""
     if own is not None:
         network = OwnNetwork(own, image=images.image_shape, n_classes=len(images.class_names))
         _try(network, images)
@@ -151,7 +152,7 @@ def check_backbone(recipe: Recipe, *, begins: bool) -> None:
 
 
 def is_without(model: nn.Module, made_new: Collection[str]) -> bool:
-    """Whether any weight of its frozen trunk was made new, by the names of all that were."""
+    """Say whether any weight of its frozen trunk was made new, by the names of all that were."""
     trunk = trunk_of(model)
     if trunk is None:
         return False
@@ -170,13 +171,13 @@ def take_weights(model: nn.Module, file: Path) -> None:
 
 
 def named_class(model: nn.Module) -> dict[str, str]:
-    """The class of a network that has no name, for the record of a run."""
+    """Give the class of a network that has no name, for the record of a run."""
     return {"class": str(model.config["class"])} if isinstance(model, OwnNetwork) else {}
 
 
 @torch.no_grad()
 def _try(network: OwnNetwork, images: Images) -> None:
-    """Two images, before anything is written down: what cannot be used is said now."""
+    """Try two images before anything is written down: what cannot be used is said now."""
     pixels = images.batch(slice(0, 2)).pixels.to(device_of(network))
     try:
         with evaluating(network):

@@ -24,7 +24,7 @@ AT_ONCE = 50
 
 
 def computing(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Where a network computes in this precision; weights and sums stay in float32."""
+    """Let a network compute in this precision; weights and sums stay in float32."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, dtype=DTYPES[precision])
@@ -68,7 +68,8 @@ class Rows:
             self.places.add_(self.width)
 
     def read(self, count: int) -> Any:
-        """The first rows, as an array [count, width]; the next one is written in their place."""
+        """Give the first rows, as an array [count, width]; the next one is written in their
+        place."""
         if self.most > 1:
             self.places.copy_(self.first)
         if self.array is None or self.kept.device.type != "cpu":
@@ -154,7 +155,7 @@ class Update:
         self.worked(len(batch.labels) if images is None else images, last=last)
 
     def rate_now(self) -> float:
-        """The learning rate of the next update."""
+        """Give the learning rate of the next update."""
         factor = rate_factor(self.recipe, self.step, self.steps_an_epoch)
         return self.recipe.learning_rate * factor
 
@@ -172,7 +173,7 @@ class Update:
     def work(
         self, batch: Batch, *, factor: float = 1.0, first: bool = True, last: bool = True
     ) -> None:
-        """All that the device does in a step."""
+        """Do all that the device does in a step."""
         if first:
             self.optimiser.zero_grad()
         with computing(self.recipe.precision, self.device):
@@ -203,7 +204,7 @@ class Update:
             self.pruner.after_step()
 
     def _name_columns(self, trained: Sequence[Tensor]) -> None:
-        """Of which parts of the network these weights are; a row has as many norms."""
+        """Name the parts of the network that these weights are of; a row has as many norms."""
         self._read_norms()
         at = {id(weight): column for column, weight in enumerate(trained)}
         found = {
@@ -257,7 +258,7 @@ class Update:
         self.norms.update(norms or {})
 
     def state(self) -> dict[str, Any]:
-        """What the optimiser remembers."""
+        """Give what the optimiser remembers."""
         state = self.optimiser.state_dict()
         rate = self.rate_now()
         groups = [{**group, "lr": rate * group.get("share", 1)} for group in state["param_groups"]]
@@ -277,7 +278,7 @@ class Update:
 
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:
-    """The pieces of a network that have weights, each routed layer by itself."""
+    """Give the pieces of a network that have weights, each routed layer by itself."""
     whole = model.module if isinstance(model, OwnNetwork) else model
     pieces = dict(whole.named_children())
     layers = pieces.pop("layers", None)

@@ -8,8 +8,8 @@ from torchcaps.train.recipe import Recipe
 
 
 def weighed(recipe: Recipe, images: Images) -> Recipe:
-    """The recipe with its class weights in numbers, those of these training images where it says
-    "balanced": n / (k n_c), of which the mean over images is 1."""
+    """Give the recipe with its class weights in numbers, those of these training images where it
+    says "balanced": n / (k n_c), of which the mean over images is 1."""
     given, names = recipe.class_weights, images.class_names
     if recipe.sampling == "balanced":
         _labels(images, 'sampling = "balanced"')

@@ -129,7 +129,7 @@ def _levels(trace: Trace, index: int) -> list[_Level]:
 
 
 def _share(leads: Tensor, grid: Grid) -> Tensor:
-    """The share of capsules at each position that lead to the answer, [h, w]."""
+    """Give the share of capsules at each position that lead to the answer, [h, w]."""
     share: Tensor = leads.float().unflatten(0, grid).mean(-1)
     return share
 

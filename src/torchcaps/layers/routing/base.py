@@ -96,12 +96,12 @@ class Routing(nn.Module, ABC):
             )
 
     def options(self) -> dict[str, Any]:
-        """What the op is asked beside votes, activations and `keep`."""
+        """Give what the op is asked beside votes, activations and `keep`."""
         return {}
 
     def takes(self, vote_map: VoteMap) -> bool:
-        """Whether `fused` can do what `forward` does with these votes. The form in PyTorch answers
-        for every backend: a kernel leaves to it what it lacks."""
+        """Say whether `fused` can do what `forward` does with these votes. The form in PyTorch
+        answers for every backend: a kernel leaves to it what it lacks."""
         return has_form(self.backend, self.algorithm, vote_map, self.options())
 
     def fused(
@@ -113,12 +113,12 @@ class Routing(nn.Module, ABC):
         return self.finished(route(vote_map, keep=keep, **asked))
 
     def finished(self, routed: Routed) -> Routed:
-        """What the op gave as the module gives it."""
+        """Give what the op gave as the module gives it."""
         return routed
 
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
-        """Whether these votes are better not stored; a hook on the routing is to see them."""
+        """Say whether these votes are better not stored; a hook on the routing is to see them."""
         return not has_hooks(self) and is_fused(
             self.backend,
             self.algorithm,
@@ -137,7 +137,8 @@ class Routing(nn.Module, ABC):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
-        """From what stands between children and votes; `activation` [*b, i] as parents see it."""
+        """Route from what stands between children and votes; `activation` [*b, i] as parents see
+        it."""
         if self.fuses(vote_map):
             return self.fused(vote_map, keep=keep, couple=couple)
         asked = couple_for(self.forward, couple)
@@ -160,7 +161,7 @@ class Routing(nn.Module, ABC):
         *,
         couple: Couple | None = None,
     ) -> Step:
-        """One iteration from the present parents (None: the first), for concurrent schedules.
+        """Take one iteration from the present parents (None: the first), for concurrent schedules.
 
         Only a routing whose whole state is its parents can offer it.
         """
@@ -197,7 +198,7 @@ def named(name: str) -> Callable[[type[R]], type[R]]:
 
 
 def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any]:
-    """`couple` as an argument of a form, which is told where it does not take it."""
+    """Give `couple` as an argument of a form, which is told where it does not take it."""
     if couple is None:
         return {}
     if not has_argument(form, "couple"):

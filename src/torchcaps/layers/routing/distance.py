@@ -101,7 +101,7 @@ class DistanceRouting(OpRouting):
             ) from None
 
     def _stored(self) -> Tensor:
-        """The running mean of every update."""
+        """Give the running mean of every update."""
         updates, known = self.iterations - 1, len(self.running_scale)
         if updates <= known:
             return self.running_scale[:updates]

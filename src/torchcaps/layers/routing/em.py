@@ -110,7 +110,7 @@ class EMRouting(OpRouting):
 
 
 def _unit(capsules: Capsules) -> Capsules:
-    """Poses as long as their activations."""
+    """Give poses as long as their activations."""
     mean, activation = capsules
     assert activation is not None
     wide = widen(mean)

@@ -73,5 +73,5 @@ def _check_step(name: str, step: object, votes: Tensor) -> None:
 
 
 def _shape(value: object) -> list[int] | str:
-    """Its shape, or what it is if it has none."""
+    """Give its shape, or what it is if it has none."""
     return list(value.shape) if isinstance(value, Tensor) else type(value).__name__

@@ -159,7 +159,7 @@ class InvertedRouting(OpRouting):
         return {"iterations": self.iterations, "start": self.start, **self._of_a_step()}
 
     def _of_a_step(self) -> dict[str, Any]:
-        """What every iteration is asked."""
+        """Give what every iteration is asked."""
         options: dict[str, Any] = {"scale": self.scale}
         if self.norm is not None and not self._drops:
             options["norm"] = (self.norm.weight, self.norm.bias)
@@ -177,7 +177,7 @@ class InvertedRouting(OpRouting):
         keep: Keep,
         couple: Couple | None,
     ) -> Routed:
-        """All iterations in single steps, since what is dropped is drawn between them."""
+        """Take all iterations in single steps, since what is dropped is drawn between them."""
         check_keep(keep)
         steps: list[Step] = []
         for t in range(1, self.iterations + 1):

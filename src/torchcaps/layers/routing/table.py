@@ -64,12 +64,12 @@ def register_routing(name: str, routing: type[Routing]) -> None:
 
 
 def import_path(kind: type) -> str:
-    """Where a class is to be imported from: "my.Anneal"."""
+    """Say where a class is to be imported from: "my.Anneal"."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def as_routing(routing: str | Routing) -> Routing:
-    """A routing by its name, with its defaults; one that is given stays as it is."""
+    """Make a routing by its name, with its defaults; one that is given stays as it is."""
     if isinstance(routing, type):
         raise TorchcapsError(
             f"a layer takes a routing or its name, but got the class {routing.__name__}; call it: "
@@ -79,7 +79,7 @@ def as_routing(routing: str | Routing) -> Routing:
 
 
 def make_routing(name: str | Routing, **options: Any) -> Routing:
-    """A routing by its name with those of the options that it knows.
+    """Make a routing by its name with those of the options that it knows.
 
     So a network can offer every routing: uniform routing, say, has no use for iterations. What no
     routing knows is refused. A routing that is given instead of a name has its options already; it
@@ -106,11 +106,11 @@ def make_routing(name: str | Routing, **options: Any) -> Routing:
 
 
 def all_routing_options() -> frozenset[str]:
-    """What some routing can be told, if not every one."""
+    """Give what some routing can be told, if not every one."""
     signatures = map(inspect.signature, ROUTINGS.values())
     return frozenset(option for signature in signatures for option in signature.parameters)
 
 
 def no_use(name: str, option: str, value: object) -> TorchcapsError:
-    """What is said of an option that other routings have, and the named one has not."""
+    """Say what is said of an option that other routings have, and the named one has not."""
     return TorchcapsError(f"{name} routing has no use for {option}={short(value)}; leave it out.")

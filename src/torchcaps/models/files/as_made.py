@@ -48,7 +48,7 @@ OTHERWISE = (
 
 
 def made_again(network: nn.Module) -> nn.Module | None:
-    """What the name and options of a network make; None where nobody here can make it."""
+    """Give what the name and options of a network make; None where nobody here can make it."""
     config: dict[str, Any] = dict(network.config)  # type: ignore[arg-type]
     name = config.pop("name")
     if name not in MODELS:
@@ -108,7 +108,7 @@ def _check_tensors(network: nn.Module, made: nn.Module) -> None:
 
 
 def _takes(made: nn.Module, network: nn.Module) -> bool:
-    """Whether a network of one's own knows how to take tensors of other names and sizes."""
+    """Say whether a network of one's own knows how to take tensors of other names and sizes."""
     try:
         made.load_state_dict(network.state_dict(), assign=True)
     except RuntimeError:
@@ -117,14 +117,14 @@ def _takes(made: nn.Module, network: nn.Module) -> bool:
 
 
 def changed_settings(network: nn.Module, made: nn.Module) -> dict[str, tuple[Any, Any]]:
-    """The numbers and words of parts that were set by hand, by the names of the part and of its
-    attribute: before, and now."""
+    """Give the numbers and words of parts that were set by hand, by the names of the part and of
+    its attribute: before, and now."""
     before, now = dict(_settings(made)), dict(_settings(network))
     return {n: (was, now[n]) for n, was in before.items() if n in now and was != now[n]}
 
 
 def kept_by_hand(network: nn.Module, made: nn.Module) -> dict[str, Any]:
-    """The entry that the configuration of a file has of these; none if there are none."""
+    """Give the entry that the configuration of a file has of these; none if there are none."""
     changed = changed_settings(network, made).items()
     kept = {name: value for name, (_, value) in changed if _is_kept(network, name, value)}
     return {BY_HAND: kept} if kept else {}
@@ -188,8 +188,8 @@ def _shapes(network: nn.Module) -> dict[str, list[int] | None]:
 
 
 def _parts(network: nn.Module, made: nn.Module) -> dict[str, Any]:
-    """The class of every routing and, in a network of ours, of every activation, pooling and the
-    like, which has no tensors: of those in a sequence and of those that were made, since a loss
+    """Give the class of every routing and, in a network of ours, of every activation, pooling and
+    the like, which has no tensors: of those in a sequence and of those that were made, since a loss
     that somebody hangs on a network computes nothing in it."""
     known, found = dict(made.named_modules()), {}
     for path, part in network.named_modules():
@@ -202,8 +202,8 @@ def _parts(network: nn.Module, made: nn.Module) -> dict[str, Any]:
 
 
 def _settings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Of parts of ours all numbers and words, of others what a file keeps: what else they count or
-    anneal is their own, and so is what a routing object was told, which is given again."""
+    """List of parts of ours all numbers and words, of others what a file keeps: what else they
+    count or anneal is their own, and so is what a routing object was told, which is given again."""
     config: Any = network.config
     is_told = isinstance(config.get("routing"), dict)
     for path, part in network.named_modules():

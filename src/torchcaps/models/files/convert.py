@@ -17,7 +17,7 @@ PARALLEL = "module."
 
 
 def convert(state: State, *, source: str) -> dict[str, Tensor]:
-    """A state of public code as a state of ours, for `load_state_dict`.
+    """Give a state of public code as a state of ours, for `load_state_dict`.
 
     Arguments:
         state: tensors by the names that they have there; the prefix of DataParallel may be on.
@@ -69,7 +69,7 @@ def _apple_types(state: State) -> dict[int, int]:
 
 
 def _is_matrix(state: State, depth: int) -> bool:
-    """Whether poses are matrices: the root of their size is then the side of a weight."""
+    """Say whether poses are matrices: the root of their size is then the side of a weight."""
     size = len(state[f"capsule_layers.{depth}.nonlinear_act.weight"])
     return int(state[f"capsule_layers.{depth}.w"].shape[-3]) ** 2 == size
 
@@ -100,7 +100,7 @@ APPLE: dict[str, str | Callable[[re.Match[str]], str]] = {
 
 
 def _block(match: re.Match[str]) -> int:
-    """Three blocks of 64 channels at 3, then four at 4, lie one after the other here."""
+    """Rename blocks: three of 64 channels at 3, then four at 4, lie one after the other here."""
     return int(match[2]) + (3 if match[1] == "3" else 6)
 
 

@@ -22,7 +22,7 @@ FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
 def located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The file of a network that is so named; a path as it is."""
+    """Give the file of a network that is so named; a path as it is."""
     if (text := str(name)).startswith(ZOO):
         return zoo_weights(text.removeprefix(ZOO))
     if text.startswith(PREFIX):
@@ -31,7 +31,7 @@ def located(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def fetched(name: str) -> Path:
-    """The file of OWNER/NAME or OWNER/NAME@REVISION, in the cache of this machine."""
+    """Give the file of OWNER/NAME or OWNER/NAME@REVISION, in the cache of this machine."""
     repo, revision = _parts(name)
     with _in_words(repo, revision):
         path = Path(_api().hf_hub_download(repo, FILE, revision=revision))
@@ -49,7 +49,8 @@ def fetched(name: str) -> Path:
 
 
 def described(name: str, config: dict[str, Any], known: dict[str, Any]) -> str:
-    """A model card: how the network is opened, what it is, and what is known of its training."""
+    """Give a model card: how the network is opened, what it is, and what is known of its
+    training."""
     image = "×".join(map(str, config["image"] or "?"))
     said = "\n".join(
         f"## {title}\n\n```json\n{json.dumps(each, indent=1, ensure_ascii=False)}\n```\n"
@@ -64,7 +65,8 @@ def described(name: str, config: dict[str, Any], known: dict[str, Any]) -> str:
 
 
 def known_of(file: Path) -> dict[str, Any]:
-    """What lies beside the file of a network: the recipe and the result of its run, or its card."""
+    """Give what lies beside the file of a network: the recipe and the result of its run, or its
+    card."""
     found = {"What is known of it": zoo_card(file)}
     for title, name in {"Recipe": "recipe.json", "Result": "result.json"}.items():
         if file.name == FILE and (file.parent / name).is_file():

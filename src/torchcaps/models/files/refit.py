@@ -93,7 +93,7 @@ def reset_classes(network: NamedNetwork, n_classes: int) -> tuple[str, ...]:
 def _choose_again(
     old: nn.Module, fresh: nn.Module, new: tuple[str, ...], by_hand: Collection[str]
 ) -> None:
-    """What somebody chose of the parts of a network, chosen of those of another: the backend,
+    """Give what somebody chose of the parts of a network, chosen of those of another: the backend,
     which are in training, other settings, and which of the weights that are kept learn."""
     parts = dict(old.named_modules())
     for name, part in fresh.named_modules():
@@ -107,7 +107,7 @@ def _choose_again(
 
 
 def _replace(old: nn.Module, fresh: nn.Module) -> None:
-    """The parts that are of other sizes, each as a whole; the others stay what they are."""
+    """Replace the parts that are of other sizes, each as a whole; the others stay what they are."""
     for name, part in fresh.named_children():
         there = old.get_submodule(name)
         if isinstance(part, nn.ModuleDict):

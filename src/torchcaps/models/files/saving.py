@@ -75,8 +75,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def content_of(model: nn.Module, *, half: bool = False) -> bytes:
-    """What `save` writes; in half of the bytes where numbers of half precision are enough, which
-    are single again in a network that was opened."""
+    """Give what `save` writes; in half of the bytes where numbers of half precision are enough,
+    which are single again in a network that was opened."""
     module = as_given(model)
     # What torch.compile returns holds the network by another name, under which no file opens.
     module = getattr(module, "_orig_mod", module)
@@ -242,7 +242,7 @@ def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str,
 
 
 def _is_state(value: object) -> bool:
-    """Tensors by name, as other libraries save them."""
+    """Say whether it is tensors by name, as other libraries save them."""
     return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
 
 
@@ -253,7 +253,7 @@ def check_whole(path: Path) -> None:
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
-    """The file of a network, of a run folder the one in it."""
+    """Give the file of a network, of a run folder the one in it."""
     path = path_of("path", hub.located(path))
     if path.is_dir():
         path = path / OF_A_RUN
@@ -278,7 +278,7 @@ def file_of(path: str | os.PathLike[str]) -> Path:
 def _with_classes(
     path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any], n_classes: int
 ) -> nn.Module:
-    """A new network of other classes, with what fits it."""
+    """Make a new network of other classes, with what fits it."""
     network = make_model(name, **{**config, "n_classes": n_classes})
     take_dtypes(network, state)
     say_what_is_new(str(path), take_fitting(network, state), network, state)
@@ -304,7 +304,7 @@ def _load_own(
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
-    """The tensors of a file, the name of its network and the rest of its configuration."""
+    """Read the tensors of a file, the name of its network and the rest of its configuration."""
     try:
         _check_size(path)
         # Read once: what is checked is what is used, and a network that is in use does not change
@@ -373,7 +373,7 @@ def _metadata(content: bytes) -> dict[str, Any]:
 
 
 def _is_of_torch_save(path: Path) -> bool:
-    """By its first bytes: a zip archive, or a bare pickle as torch before 1.6 wrote."""
+    """Tell by its first bytes: a zip archive, or a bare pickle as torch before 1.6 wrote."""
     try:
         with path.open("rb") as file:
             return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02"))
@@ -382,8 +382,8 @@ def _is_of_torch_save(path: Path) -> bool:
 
 
 def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:
-    """Without memory or random numbers, to be given the tensors of a file as they are. What a
-    network of one's own holds beside these would be lost, so that is made as always."""
+    """Make a network without memory or random numbers, to be given the tensors of a file as they
+    are. What a network of one's own holds beside these would be lost, so that is made as always."""
     if MODELS[name].is_own:
         with torch.random.fork_rng(devices=[]):
             return make_model(name, **config)
@@ -392,7 +392,7 @@ def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:
 
 
 def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing | None) -> None:
-    """Whether all that the file names is here."""
+    """Say whether all that the file names is here."""
     again = (
         "a file never runs code, so import what registers it first (on the command line: --import)"
     )
@@ -419,7 +419,7 @@ def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing |
 
 
 def _digest(state: dict[str, Tensor], config: dict[str, Any]) -> str:
-    """The SHA-256 of every tensor with its name, and of the configuration."""
+    """Give the SHA-256 of every tensor with its name, and of the configuration."""
     seen = hashlib.sha256(json.dumps(config).encode())
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()

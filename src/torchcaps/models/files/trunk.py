@@ -18,7 +18,7 @@ FILES: dict[TrunkKind, str] = {
 
 
 def trunk_of(network: nn.Module) -> FrozenTrunk | None:
-    """The frozen trunk of a network that has one."""
+    """Give the frozen trunk of a network that has one."""
     return next((each for each in network.modules() if isinstance(each, FrozenTrunk)), None)
 
 

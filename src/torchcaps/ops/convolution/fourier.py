@@ -49,7 +49,7 @@ MOST_POINTS = 32 * 32
 def fourier_convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Pair, padding: Pair
 ) -> Tensor:
-    """`torch.nn.functional.conv2d` of maps [b, c, h, w] and kernels [o, c, h, w]."""
+    """Compute `torch.nn.functional.conv2d` of maps [b, c, h, w] and kernels [o, c, h, w]."""
     plan = _plan(x.shape, weight.shape, stride, padding)
     # Sums over a whole map have room in bfloat16, but not in float16.
     maps, kernels = (each.float() if x.dtype == torch.float16 else each for each in (x, weight))
@@ -67,8 +67,9 @@ def fourier_convolution(
 
 
 def saving(x: torch.Size, weight: torch.Size, *, stride: Pair, padding: Pair) -> float:
-    """How many multiplications of a direct convolution there are to one of `fourier_convolution`,
-    in a forward pass; 0 where there is no output, or a map so large that its matrices are."""
+    """Say how many multiplications of a direct convolution there are to one of
+    `fourier_convolution`, in a forward pass; 0 where there is no output, or a map so large that its
+    matrices are."""
     plan = _plan(x, weight, stride, padding)
     if min(plan.outputs) < 1 or math.prod(plan.points) > MOST_POINTS:
         return 0.0
@@ -102,7 +103,7 @@ def _plan(x: torch.Size, weight: torch.Size, stride: Pair, padding: Pair) -> _Pl
 
 
 def _in_phases(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) -> Tensor:
-    """[a, c, h, w] as [points, phases · c, a], zeros where there is nothing."""
+    """Give [a, c, h, w] as [points, phases · c, a], zeros where there is nothing."""
     maps = F.pad(_samples_last(maps), _around(maps, points, stride, before))
     split = maps.unflatten(0, (points[0], stride[0])).unflatten(2, (points[1], stride[1]))
     laid: Tensor = split.permute(0, 2, 1, 3, 4, 5).flatten(2, 4).flatten(0, 1)
@@ -112,7 +113,7 @@ def _in_phases(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) 
 def _from_phases(
     values: Tensor, maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)
 ) -> None:
-    """The transpose of `_in_phases`, into `maps`."""
+    """Give the transpose of `_in_phases`, into `maps`."""
     split = values.view(*points, *stride, maps.shape[1], maps.shape[0]).permute(0, 2, 1, 3, 4, 5)
     whole = split.flatten(2, 3).flatten(0, 1)  # [h, w, c, a]
     pads = [-pad for pad in _around(maps, points, stride, before)]
@@ -120,7 +121,7 @@ def _from_phases(
 
 
 def _around(maps: Tensor, points: Pair, stride: Pair, before: Pair) -> list[int]:
-    """What is missing on every side of [h, w, c, a], as torch pads it."""
+    """Give what is missing on every side of [h, w, c, a], as torch pads it."""
     (top, bottom), (left, right) = (
         (pad, count * step - side - pad)
         for side, count, step, pad in zip(maps.shape[2:], points, stride, before, strict=True)
@@ -133,13 +134,13 @@ def _around(maps: Tensor, points: Pair, stride: Pair, before: Pair) -> list[int]
 
 
 def _samples_last(maps: Tensor) -> Tensor:
-    """[a, c, h, w] as [h, w, c, a]."""
+    """Give [a, c, h, w] as [h, w, c, a]."""
     a, c, h, w = maps.shape
     return maps.reshape(a, c * h * w).t().contiguous().view(c, h, w, a).permute(1, 2, 0, 3)
 
 
 def _samples_first(points: Tensor) -> Tensor:
-    """[h, w, c, a] as [a, c, h, w]."""
+    """Give [h, w, c, a] as [a, c, h, w]."""
     h, w, c, a = points.shape
     return points.permute(2, 0, 1, 3).reshape(c * h * w, a).t().contiguous().view(a, c, h, w)
 
@@ -153,7 +154,7 @@ def _count_products(points: Pair) -> int:
 
 @lru_cache(maxsize=8)
 def _matrices(points: Pair, taps: Pair, outputs: Pair) -> tuple[Numbers, Numbers, Numbers]:
-    """A [k, points], B [k, taps], C [outputs, k]."""
+    """Give A [k, points], B [k, taps], C [outputs, k]."""
     rows_a, rows_b, rows_c = [], [], []
     for u, v in np.ndindex(points):
         conjugate = ((-u) % points[0], (-v) % points[1])
@@ -176,7 +177,7 @@ def _matrices(points: Pair, taps: Pair, outputs: Pair) -> tuple[Numbers, Numbers
 
 
 def _grid(sides: Pair) -> Numbers:
-    """Every (y, x), one a row."""
+    """Give every (y, x), one a row."""
     return np.indices(sides).reshape(2, -1).T.astype(np.float64)
 
 
@@ -245,7 +246,7 @@ def _gradients(
 
 
 def _parts(x: Tensor, weight: Tensor, products: int) -> list[slice]:
-    """Channels whose transforms fit; a channel has so many products."""
+    """Part channels into those whose transforms fit; a channel has so many products."""
     channels, largest = x.shape[1], products * max(len(x), len(weight)) * x.itemsize
     most = max(1, PART_BYTES // max(largest, 1))
     # As many in each, but for what makes whole vectors.
@@ -255,7 +256,7 @@ def _parts(x: Tensor, weight: Tensor, products: int) -> list[slice]:
 
 
 def _transformed(matrix: Tensor, values: Tensor) -> Tensor:
-    """The matrix times the first axis."""
+    """Multiply the matrix by the first axis."""
     made: Tensor = torch.mm(matrix.to(values.dtype), values.flatten(1))
     return made.view(len(matrix), *values.shape[1:])
 

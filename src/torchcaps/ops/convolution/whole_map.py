@@ -10,8 +10,8 @@ from torch import Tensor
 
 
 def whole_map_convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`torch.nn.functional.conv2d` of maps [b, c, h, w] and kernels [c, 1, h, w] in c groups, as
-    [b, c, 1, 1]."""
+    """Compute `torch.nn.functional.conv2d` of maps [b, c, h, w] and kernels [c, 1, h, w] in c
+    groups, as [b, c, 1, 1]."""
     kernels = weight.flatten(1)  # [c, h w]
     if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
         # Channels lie next to each other: all are summed at once.

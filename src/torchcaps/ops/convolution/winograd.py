@@ -29,13 +29,14 @@ FEWEST_CHANNELS, FEWEST_TILES = 32, 512
 def winograd_convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, padding: int
 ) -> Tensor:
-    """`torch.nn.functional.conv2d` of float32 maps [b, c, h, w] and kernels [o, c, 3, 3], with a
-    padding of 0, 1 or 2 on every side."""
+    """Compute `torch.nn.functional.conv2d` of float32 maps [b, c, h, w] and kernels [o, c, 3, 3],
+    with a padding of 0, 1 or 2 on every side."""
     return convolve(Convolution(x, weight, bias, padding, False))
 
 
 def pays(x: torch.Size, weight: torch.Size, padding: int) -> bool:
-    """Whether it takes less time than a direct convolution of maps and kernels of such shapes."""
+    """Say whether it takes less time than a direct convolution of maps and kernels of such
+    shapes."""
     if min(weight[:2]) < FEWEST_CHANNELS or padding not in (0, 1, 2):
         return False
     height, width = (side + 2 * padding - 2 for side in x[2:])
@@ -76,7 +77,7 @@ def _sizes(maps: Tensor) -> _Maps:
 
 
 def planned(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> _Job:
-    """A call without its addresses, which knows how many floats it will borrow."""
+    """Give a call without its addresses, which knows how many floats it will borrow."""
     rows = len(y) * math.ceil(y.shape[2] / 2)
     job = _Job(
         x=_sizes(x),
@@ -196,7 +197,7 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 def _laid_out(maps: Tensor) -> Tensor:
-    """With channels or columns next to each other."""
+    """Give maps with channels or columns next to each other."""
     if 1 in (maps.stride(1), maps.stride(3)):
         return maps
     # Not contiguous(), which may leave the stride of an axis of one as it is.
@@ -204,7 +205,7 @@ def _laid_out(maps: Tensor) -> Tensor:
 
 
 def _in_a_row(weight: Tensor) -> Tensor:
-    """With one step from tap to tap."""
+    """Give kernels with one step from tap to tap."""
     return weight if weight.stride(2) == 3 * weight.stride(3) else weight.contiguous()
 
 

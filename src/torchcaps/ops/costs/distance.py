@@ -6,15 +6,15 @@ from torchcaps.ops.operators import Asked
 
 
 def forward(given: Given) -> int:
-    """Votes made once at first and twice in every later iteration; they are summed in
-    all, and in the later ones measured, and summed for the slopes."""
+    """Count votes made once at first and twice in every later iteration; they are summed in all,
+    and in the later ones measured, and summed for the slopes."""
     size, updates = sizes_of(given.votes), given.how.iterations - 1
     agreements = 1 + (1 + given.how.with_slopes) * updates
     return (1 + 2 * updates) * size.products + agreements * size.agreement
 
 
 def backward(asked: Asked[Given]) -> int:
-    """An iteration after the other."""
+    """Count one iteration after the other."""
     size, needs = sizes_of(asked.given.votes), asked.needs
     (sums, slopes, _), of_couplings = asked.saved, asked.gradients[-1]
     added = any(needs[:5])

@@ -8,7 +8,7 @@ from torchcaps.ops.operators import Asked
 
 
 def moments(given: Any) -> int:
-    """Votes are made for the mean, and for the variance about it."""
+    """Count votes that are made for the mean, and for the variance about it."""
     return 2 * distances(given)
 
 
@@ -23,5 +23,5 @@ def backward(asked: Asked[Any]) -> int:
 
 
 def votes_of(given: Any) -> MadeOf:
-    """The last of all that an operator is given."""
+    """Give the last of all that an operator is given."""
     return given if isinstance(given, MadeOf) else votes_of(given[-1])

@@ -15,11 +15,11 @@ class Mixing(NamedTuple):
     total: int  # of the sum of all votes
 
     def asked(self, times: int) -> int:
-        """Some questions to the votes: what they agree with, or their weighed sum."""
+        """Count some questions to the votes: what they agree with, or their weighed sum."""
         return self.products + times * self.agreement
 
     def handed_on(self, terms: int, needs: Sequence[bool]) -> int:
-        """A gradient of some terms, from votes to poses and weights."""
+        """Give a gradient of some terms, from votes to poses and weights."""
         some = any(needs[:4]) and terms > 0
         return some * (terms * self.agreement + (needs[0] + needs[1]) * self.products)
 
@@ -32,7 +32,7 @@ def forward(given: Given, mixing: Mixing) -> int:
 
 
 def is_uniform(given: Given) -> bool:
-    """Whether all couplings are known before."""
+    """Say whether all couplings are known before."""
     return all(uniform for uniform, _ in _iterations(given))
 
 

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 def _on_meta(made_of: MadeOf) -> TiledVotes:
-    """Where tiles are laid out and nothing is copied."""
+    """Act where tiles are laid out and nothing is copied."""
     moved: Any = (x.to("meta") if isinstance(x, Tensor) else x for x in made_of)
     return TiledVotes(MadeOf(*moved).vote_map, made_of.dtype)
 
@@ -34,7 +34,7 @@ def _mixing(made_of: MadeOf) -> loop.Mixing:
         return loop.Mixing(0, 0, 0)
 
     def products(tiles: Iterator[Tile]) -> int:
-        """Where the children of a tile that share weights are summed first."""
+        """Count products where the children of a tile that share weights are summed first."""
         parts = math.ceil(votes.positions / size_of(next(tiles).positions))
         return size.products // votes.positions * parts
 
@@ -75,7 +75,7 @@ def _of_tiles(made_of: MadeOf, backward: bool, held: int) -> int:
 
 
 def _held(made_of: MadeOf, backward: bool, tiles: int) -> int:
-    """The gradient of the children is copied out when the tiles are gone."""
+    """Count the gradient of the children, which is copied out when the tiles are gone."""
     children = sizes_of(made_of).children
     return children + max(children * backward, tiles)
 

@@ -139,8 +139,8 @@ def _widened(vote_map: VoteMap, dtype: torch.dtype) -> VoteMap:
 
 
 def _squared_norms(votes: MadeOf, length: Tensor) -> Tensor:
-    """‖û_ij‖², [*b, i, j], of children as long as `length` [*b, i]: distances from zero, which EM
-    routing measures without a vote tensor."""
+    """Give ‖û_ij‖², [*b, i, j], of children as long as `length` [*b, i]: distances from zero, which
+    EM routing measures without a vote tensor."""
     samples, windows, _, parents, size = votes.counts()
     zero = length.new_zeros(samples, windows, parents, size)
     norm = distances(Met(zero, torch.ones_like(zero), votes))  # [i, j, p, b]
@@ -148,7 +148,7 @@ def _squared_norms(votes: MadeOf, length: Tensor) -> Tensor:
 
 
 def _shortening(norm: Tensor, length: Tensor) -> Tensor:
-    """min(1, ‖u_i‖ / ‖û_ij‖), from squares."""
+    """Give min(1, ‖u_i‖ / ‖û_ij‖), from squares."""
     limit = length.unsqueeze(-1)
     longer = norm > (limit * limit).clamp(min=SHORTEST**2)
     return torch.where(longer, limit / torch.where(longer, norm, 1).sqrt(), 1)

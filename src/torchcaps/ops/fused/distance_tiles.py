@@ -105,7 +105,8 @@ def rate_of(mean: Tensor, log_odds: float) -> Tensor:
 
 
 def lengths_of(part: Tensor, limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Which votes [t, j, d, p, b] are longer than `limit`, their norms (1 for others), and φ."""
+    """Say which votes [t, j, d, p, b] are longer than `limit`, their norms (1 for others), and
+    φ."""
     norm = of_long_votes(along_itself(part).sqrt_(), part, 2)
     longer = norm > limit.clamp(min=SHORTEST)
     norm = torch.where(longer, norm, 1)
@@ -117,14 +118,14 @@ def along_itself(part: Tensor) -> Tensor:
 
 
 def between(part: Tensor, factor: Tensor, v: Tensor) -> Tensor:
-    """n_ij = v_j − φ_ij w_ij, in new memory."""
+    """Give n_ij = v_j − φ_ij w_ij, in new memory."""
     return torch.addcmul(v.unsqueeze(-2), part, factor.unsqueeze(2), value=-1)
 
 
 def _begin(
     votes: TiledVotes, lanes: Lanes, length: Tensor, factors: Tensor, kept: Tensor | None
 ) -> Tensor:
-    """Σ_i û_ij / J as [j, d, b]; φ is kept."""
+    """Give Σ_i û_ij / J as [j, d, b]; φ is kept."""
     s = votes.parents(lanes)
     for tile in votes.tiles(lanes):
         part = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
@@ -160,7 +161,7 @@ def _mix(
     slope: Tensor | None,
     kept: Tensor | None,
 ) -> Tensor:
-    """Σ_i c_ij û_ij as [j, d, b]; S and c are kept."""
+    """Give Σ_i c_ij û_ij as [j, d, b]; S and c are kept."""
     s, f = votes.parents(lanes), rate[lanes].flatten()
     more = torch.zeros_like(s)
     for tile in votes.tiles(lanes):
@@ -179,11 +180,11 @@ def _mix(
 
 
 def from_nearest(d: Tensor) -> Tensor:
-    """d_ij − min_k d_ik, which has the same d_ij − Σ_k c_ik d_ik: that would be a difference of two
-    long distances, and rounding, where one parent has nearly all of a child."""
+    """Give d_ij − min_k d_ik, which has the same d_ij − Σ_k c_ik d_ik: that would be a difference
+    of two long distances, and rounding, where one parent has nearly all of a child."""
     return d - d.amin(1, keepdim=True)
 
 
 def from_mean(c: Tensor, x: Tensor) -> Tensor:
-    """x_ij − Σ_k c_ik x_ik"""
+    """Give x_ij − Σ_k c_ik x_ik"""
     return x - (c * x).sum(1, keepdim=True)

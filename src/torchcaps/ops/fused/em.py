@@ -321,7 +321,7 @@ def _moments_backward(asked: Asked[Shared]) -> Gradients:
 
 
 def _distances(given: Met) -> Tensor:
-    """Σ_h (V_ij − μ_j)² / σ_j², [i, j, p, b]."""
+    """Give Σ_h (V_ij − μ_j)² / σ_j², [i, j, p, b]."""
     distances = _distances_shapes(given)
     with without_autocast(given.votes.pose):
         votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
@@ -364,7 +364,7 @@ def _distances_backward(asked: Asked[Met]) -> Gradients:
 
 
 def _by_lane(given: Met, votes: TiledVotes, lanes: Lanes) -> tuple[Tensor, Tensor]:
-    """Means and variances of these lanes, [j, d, 1, b]."""
+    """Give means and variances of these lanes, [j, d, 1, b]."""
     mean, variance = (
         votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (given.mean, given.variance)
     )

@@ -114,8 +114,8 @@ def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
 
 
 def squashed(s: Tensor, kind: Squash) -> Tensor:
-    """g(s). Of poses of one number the gradient is `squash_gradient`: that of PyTorch is there the
-    difference of two numbers that nearly cancel."""
+    """Give g(s). Of poses of one number the gradient is `squash_gradient`: that of PyTorch is there
+    the difference of two numbers that nearly cancel."""
     if s.shape[-1] != 1 or kind == "none":
         return g(s, kind)
     return cast(Tensor, _Squashed.apply(s, kind))
@@ -140,8 +140,9 @@ class _Squashed(torch.autograd.Function):
 
 
 def squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:
-    """g(s) = ‖v‖ u, u = s / ‖s‖: what lies across u in the gradient of v is scaled as s is, what
-    lies along it by the slope of the length. A sum of both would lose the slope of a long s."""
+    """Give g(s) = ‖v‖ u, u = s / ‖s‖: what lies across u in the gradient of v is scaled as s is,
+    what lies along it by the slope of the length. A sum of both would lose the slope of a long s.
+    """
     if kind == "none":
         return gradient
     square = (s * s).sum(-1, keepdim=True)

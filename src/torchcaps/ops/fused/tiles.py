@@ -40,7 +40,8 @@ class Lanes(NamedTuple):
     batch: slice
 
     def of(self, values: Tensor) -> Tensor:
-        """Their part of values [window, batch, …], a view; axes of size one stand for all lanes."""
+        """Give their part of values [window, batch, …], a view; axes of size one stand for all
+        lanes."""
         windows, batch = (
             part if size > 1 else slice(None)
             for part, size in zip(self, values.shape[:2], strict=True)
@@ -333,12 +334,12 @@ class TiledVotes:
         return self.rows, self.k, self.n_batch
 
     def _ids(self, tile: Tile) -> Tensor:
-        """[window, p, t]"""
+        """Give [window, p, t]"""
         grid = self.child_id.view(self.n_windows, self.positions, self.types)
         return grid[tile.lanes.windows, tile.positions, tile.types]
 
     def _matrices(self, tile: Tile) -> Tensor:
-        """[t, j columns, k]"""
+        """Give [t, j columns, k]"""
         weight = self.weight[tile.types].to(self.dtype)
         return (weight.transpose(-1, -2) if self.is_matrix else weight).flatten(1, 2)
 
@@ -400,7 +401,8 @@ class VoteGradients:
             self.coordinates += gradient.sum((0, 2))
 
     def of(self, vote_map: VoteMap) -> list[Tensor | None]:
-        """As pose, weight, bias and coordinates lie, not rounded: others may be added."""
+        """Give gradients as pose, weight, bias and coordinates lie, not rounded: others may be
+        added."""
         pose, weight, bias, coordinates = self.pose, self.weight, self.bias, self.coordinates
         if pose is not None:
             # Turned as a matrix: torch is slower by far with more axes.

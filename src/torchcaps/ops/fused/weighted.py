@@ -16,7 +16,7 @@ from torchcaps.types import VoteMap
 
 
 def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
-    """Sums [*b, j, d], or [*b, p, j, d] through a window, of the votes of a vote map.
+    """Give sums [*b, j, d], or [*b, p, j, d] through a window, of the votes of a vote map.
 
     Arguments:
         vote_map: what the votes are made of.

@@ -40,7 +40,7 @@ class WindowSums:
         self.filters = filters.clone(memory_format=torch.channels_last)
 
     def sums(self) -> Tensor:
-        """[b, p, j, d]"""
+        """Give [b, p, j, d]"""
         grid = (*self.window.positions, self.n_out, self.rows, self.columns)
         sums = self.filters.new_empty(len(self.images), *grid)
         for part in self._parts():
@@ -95,7 +95,7 @@ class WindowSums:
         return torch.conv2d(maps, filters, stride=stride)
 
     def _parts(self) -> Iterator[slice]:
-        """Some images at a time."""
+        """Part the images into some at a time."""
         step = max(1, CHUNK_BYTES // (self.images.shape[1:].numel() * self.dtype.itemsize))
         for start in range(0, len(self.images), step):
             yield slice(start, min(start + step, len(self.images)))
@@ -104,7 +104,7 @@ class WindowSums:
         return _channels(self.images[part].to(self.dtype))
 
     def _grid(self, maps: Tensor, n: int) -> Tensor:
-        """Maps [(b, row), (n, c), h, w] as poses [b, h, w, n, row, c]."""
+        """Give maps [(b, row), (n, c), h, w] as poses [b, h, w, n, row, c]."""
         grid = torch.unflatten(torch.unflatten(maps, 1, (n, -1)), 0, (-1, self.rows))
         return grid.permute(0, 4, 5, 2, 1, 3)
 
@@ -118,7 +118,7 @@ class WindowSums:
 
 
 def _channels(grid: Tensor) -> Tensor:
-    """Poses [b, h, w, n, row, c] as maps [(b, row), (n, c), h, w], channels last."""
+    """Give poses [b, h, w, n, row, c] as maps [(b, row), (n, c), h, w], channels last."""
     by_row = grid.permute(0, 4, 1, 2, 3, 5)
     if not by_row.is_contiguous():
         by_row = torch.empty_like(by_row, memory_format=torch.contiguous_format)

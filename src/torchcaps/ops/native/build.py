@@ -71,8 +71,8 @@ class _Once:
         self.is_fork = False
 
     def forked(self) -> None:
-        """In a forked child no thread of the parent exists but one: neither the one that held the
-        lock nor those that OpenMP would wait for."""
+        """Forget threads: in a forked child no thread of the parent exists but one: neither the one
+        that held the lock nor those that OpenMP would wait for."""
         self.lock, self.is_fork = threading.Lock(), True
         if self.found is not None:
             self.found.torchcaps_use_team(_Team())
@@ -84,7 +84,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def library() -> ctypes.CDLL | None:
-    """The library, built if need be; None where there is none. Asked once, then remembered."""
+    """Give the library, built if need be; None where there is none. Asked once, then remembered."""
     if os.environ.get("TORCHCAPS_NATIVE") == "0":
         return None
     if _once.asked:
@@ -103,7 +103,7 @@ def library() -> ctypes.CDLL | None:
 
 @constant
 def available() -> bool:
-    """Whether native kernels can run; the first question may take the seconds of a build."""
+    """Say whether native kernels can run; the first question may take the seconds of a build."""
     return library() is not None
 
 
@@ -151,7 +151,7 @@ def _kept(command: list[str], folder: Path, key: str) -> ctypes.CDLL:
 
 
 def _compiler() -> list[str]:
-    """How the compiler is called, with the flag that asks for the vectors of this CPU."""
+    """Say how the compiler is called, with the flag that asks for the vectors of this CPU."""
     for name, *rest in compiler_names():
         path = shutil.which(name)
         if path is not None:
@@ -165,7 +165,7 @@ def _compiler() -> list[str]:
 
 
 def compiler_names() -> list[list[str]]:
-    """The compilers to look for, each with its arguments: that of CXX, or the usual ones."""
+    """Give the compilers to look for, each with its arguments: that of CXX, or the usual ones."""
     chosen = _chosen()
     if not chosen:
         return [[name] for name in COMPILERS]
@@ -180,7 +180,7 @@ def _chosen() -> str:
 
 
 def _folder() -> Path:
-    """Where libraries are kept: a folder that nobody else can write to."""
+    """Say where libraries are kept: a folder that nobody else can write to."""
     chosen = os.environ.get("TORCHCAPS_CACHE")
     try:
         base = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -221,7 +221,7 @@ def _is_private(path: Path) -> bool:
 
 
 def _swappable(folder: Path) -> Path | None:
-    """A folder above this one in which somebody else could put another in its place, or None.
+    """Give a folder above this one in which somebody else could put another in its place, or None.
 
     Nobody renames what is not theirs in a sticky folder, and nobody else reaches what lies below a
     folder that is closed to them.
@@ -254,7 +254,7 @@ def _files(pattern: str) -> list[Path]:
 
 
 def _cpu() -> str:
-    """What the compiler sees when it is asked for the vectors of this CPU."""
+    """Give what the compiler sees when it is asked for the vectors of this CPU."""
     parts = [platform.machine(), platform.processor()]
     try:
         first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
@@ -266,7 +266,7 @@ def _cpu() -> str:
 
 
 def _load(folder: Path, key: str) -> ctypes.CDLL | None:
-    """A library of this key that is whole, or None; what is not whole is removed."""
+    """Give a library of this key that is whole, or None; what is not whole is removed."""
     for path in sorted(folder.glob(f"{key}-*.so")):
         # A link was planted by somebody who could once write here.
         status = path.lstat()
@@ -296,8 +296,8 @@ class _Team(ctypes.Structure):
 
 
 def _team() -> _Team:
-    """Those of the OpenMP that PyTorch has loaded, if that is GNU's or calls itself so; else none,
-    and a call starts threads of its own."""
+    """Find the threads of the OpenMP that PyTorch has loaded, if that is GNU's or calls itself so;
+    else none, and a call starts threads of its own."""
     names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads")
     try:
         loaded = ctypes.CDLL(None)

@@ -88,7 +88,7 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 
 def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
-    """Whether the kernel routes these votes with these options."""
+    """Say whether the kernel routes these votes with these options."""
     asked = DynamicOptions(**options)
     return (
         vote_map.window is None
@@ -100,7 +100,7 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
 
 
 def _is_weighed(asked: DynamicOptions) -> bool:
-    """Whether agreement has a factor, which the kernel lacks."""
+    """Say whether agreement has a factor, which the kernel lacks."""
     return isinstance(asked.agreement, Tensor) or asked.agreement != 1
 
 
@@ -155,7 +155,7 @@ class _Job(ctypes.Structure):
 
 
 def _given(given: Given) -> tuple[dict[str, float], dict[str, Tensor | None]]:
-    """Numbers and tensors of a call."""
+    """Gather numbers and tensors of a call."""
     how = given.how
     sizes, tensors = given_of(given.votes, how.iterations, bias=given.bias, prior=given.prior)
     options = {

@@ -45,7 +45,7 @@ def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 
 def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
-    """Whether the kernels route these votes, as they do with all options."""
+    """Say whether the kernels route these votes, as they do with all options."""
     return reaches(vote_map)
 
 

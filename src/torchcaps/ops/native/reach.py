@@ -14,8 +14,8 @@ LARGEST_SUM = 1e12
 
 
 def reaches(vote_map: VoteMap) -> bool:
-    """Whether votes are made on a processor, of no more digits than float32 has, there is a native
-    library, and nothing in it overflows. The last is looked at where values may be."""
+    """Say whether votes are made on a processor, of no more digits than float32 has, there is a
+    native library, and nothing in it overflows. The last is looked at where values may be."""
     return (
         vote_map.children.pose.device.type == "cpu"
         # What is no tensor is refused by the form that every routing has.
@@ -34,7 +34,7 @@ def _may_look(vote_map: VoteMap) -> bool:
 
 
 def _largest_sum(vote_map: VoteMap) -> float:
-    """No sum of votes is longer; NaN where a number is."""
+    """Bound the sums of votes: none is longer; NaN where a number is."""
     terms = vote_map.weight.shape[-1]
     vote = terms * _largest(vote_map.children.pose) * _largest(vote_map.weight)
     vote += _largest(vote_map.bias) + _largest(vote_map.coordinates)
@@ -42,7 +42,7 @@ def _largest_sum(vote_map: VoteMap) -> float:
 
 
 def _largest(x: Tensor | None) -> float:
-    """The largest absolute value; 0 of nothing."""
+    """Give the largest absolute value; 0 of nothing."""
     if x is None or not x.numel():
         return 0.0
     # By NumPy, which starts no threads: those of PyTorch hang in a forked process.

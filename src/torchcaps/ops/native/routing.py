@@ -21,7 +21,7 @@ MADE_OF = ("pose", "weight", "vote_bias", "coordinates")
 def given_of(
     votes: MadeOf, iterations: int, **others: Tensor | None
 ) -> tuple[dict[str, float], dict[str, Tensor | None]]:
-    """Sizes and tensors of a call."""
+    """Gather sizes and tensors of a call."""
     laid = lay_out(votes.weight, votes.sharing, votes.kind)
     (batch, children, d_in), (types, parents, columns, inner) = votes.pose.shape, laid.shape
     sizes: dict[str, float] = {
@@ -62,7 +62,8 @@ def run(
 def gradients_of(
     given: Mapping[str, Tensor | None], needs: Sequence[bool]
 ) -> dict[str, Tensor | None]:
-    """Places for those that somebody needs. Others than of pose and weight are added to."""
+    """Make places for those gradients that somebody needs. Others than of pose and weight are added
+    to."""
     return {
         f"of_{name}": None
         if x is None or not need

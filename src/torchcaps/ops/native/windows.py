@@ -38,8 +38,8 @@ class Seen(ctypes.Structure):
 def filled(
     votes: MadeOf, of_made: Mapping[str, Tensor | None], others: Mapping[str, Tensor | None]
 ) -> tuple[Seen, dict[str, int | None], list[Tensor]]:
-    """What votes are made of as a call is given it, where the other tensors lie, and all that must
-    live until the call is over. All are float32 and contiguous."""
+    """Give what votes are made of as a call is given it, where the other tensors lie, and all that
+    must live until the call is over. All are float32 and contiguous."""
     pose, window = votes.pose, votes.vote_map.window
     child_id = None if window is None else window.child_id()
     windows, slots = (1, pose.shape[1]) if child_id is None else child_id.shape
@@ -72,7 +72,7 @@ def _places(tensors: Mapping[str, Tensor | None]) -> dict[str, int | None]:
 
 
 def gradients_of(votes: MadeOf, needs: Sequence[bool]) -> dict[str, Tensor | None]:
-    """Zeros to be added to."""
+    """Make zeros to be added to."""
     laid = lay_out(votes.weight, votes.sharing, votes.kind)
     tensors = {"of_pose": votes.pose, "of_weight": laid, "of_coordinates": votes.coordinates}
     return {
@@ -82,7 +82,7 @@ def gradients_of(votes: MadeOf, needs: Sequence[bool]) -> dict[str, Tensor | Non
 
 
 def laid_back(of_made: Mapping[str, Tensor | None], votes: MadeOf) -> list[Tensor | None]:
-    """Those of pose, weight, bias and coordinates."""
+    """Lay back those of pose, weight, bias and coordinates."""
     of_weight = lay_back(of_made["of_weight"], votes.kind)
     of_weight = None if of_weight is None else of_weight.view(votes.weight.shape)
     return [of_made["of_pose"], of_weight, None, of_made["of_coordinates"]]

@@ -8,7 +8,7 @@ from torchcaps.types import Capsules
 
 
 def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
-    """Vector capsules [*b, j, d] with their lengths, both in `dtype`, or that of the pose; the
+    """Make vector capsules [*b, j, d] with their lengths, both in `dtype`, or that of the pose; the
     gradient of a zero length is zero. A length is taken before its pose is rounded: one too long
     for float16 would make its gradient NaN."""
     dtype = pose.dtype if dtype is None else dtype
@@ -16,8 +16,8 @@ def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
 
 
 def lengths(pose: Tensor) -> Tensor:
-    """‖pose‖ over the last axis. Where it is zero, so is every derivative; torch's own has NaN for
-    the second one."""
+    """Give ‖pose‖ over the last axis. Where it is zero, so is every derivative; torch's own has NaN
+    for the second one."""
     norm: Tensor = torch.linalg.vector_norm(pose, dim=-1)
     # A trace of torch.jit is the same with gradients and without; mypy misses the name that it has.
     if torch.jit.is_tracing() or not torch.is_grad_enabled():  # type: ignore[attr-defined]
@@ -30,11 +30,12 @@ def lengths(pose: Tensor) -> Tensor:
 
 
 def weighted(coupling: Tensor, votes: Tensor) -> Tensor:
-    """Σ_i c_ij û_ij, [*b, j, d]. A product of matrices, as einsum has it, in half the calls."""
+    """Give Σ_i c_ij û_ij, [*b, j, d]. A product of matrices, as einsum has it, in half the
+    calls."""
     return (coupling.transpose(-1, -2).unsqueeze(-2) @ votes.transpose(-2, -3)).squeeze(-2)
 
 
 def along(votes: Tensor, pose: Tensor) -> Tensor:
-    """⟨û_ij, v_j⟩, [*b, i, j], of votes [*b, i, j, d] and poses [*b, j, d]; likewise."""
+    """Give ⟨û_ij, v_j⟩, [*b, i, j], of votes [*b, i, j, d] and poses [*b, j, d]; likewise."""
     products = pose.unsqueeze(-2) @ votes.movedim(-3, -1)  # [*b, j, 1, i]
     return products.squeeze(-2).transpose(-1, -2)

@@ -118,7 +118,7 @@ def conv3d_routing(
 
 
 def _check_grid(votes: Tensor, parent_grid: Grid, bias: Tensor | None) -> int:
-    """How many parents there are."""
+    """Say how many parents there are."""
     check_votes(votes)
     *_, n_out, size = votes.shape
     if len(parent_grid) != 3 or min(parent_grid) < 1 or math.prod(parent_grid) != n_out:

@@ -14,8 +14,8 @@ from torchcaps.types import Couple, Keep
 
 
 def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor | None:
-    """What `couple` makes of couplings [*b, i, j], in their dtype; None where nothing changes, so
-    that the parents keep every bit. With negative=False couplings are weights."""
+    """Give what `couple` makes of couplings [*b, i, j], in their dtype; None where nothing changes,
+    so that the parents keep every bit. With negative=False couplings are weights."""
     if couple is None:
         return None
     if not callable(couple):
@@ -45,7 +45,7 @@ def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) 
 
 
 def coupled(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor:
-    """The couplings by which parents are made."""
+    """Give the couplings by which parents are made."""
     made = replaced(couple, coupling, negative=negative)
     return coupling if made is None else made
 
@@ -62,7 +62,8 @@ def coupled_or_even(
 
 
 def recorded(keep: Keep, couple: Couple | None) -> Keep:
-    """What a form without stored votes has to record, so that `couple` sees the last couplings."""
+    """Give what a form without stored votes has to record, so that `couple` sees the last
+    couplings."""
     return "last" if couple is not None and keep == "none" else keep
 
 

@@ -159,8 +159,8 @@ class DistanceOptions(NamedTuple):
 def check_distance(
     votes: Tensor, activation: Tensor | None, options: DistanceOptions
 ) -> tuple[Tensor, float]:
-    """What every form asks of its arguments; returned are the lengths of children, and the log odds
-    that p stands for."""
+    """Check what every form asks of its arguments, and return the lengths of children, and the log
+    odds that p stands for."""
     check_votes(votes)
     check_iterations(options.iterations)
     if isinstance(options.scale, Tensor):
@@ -185,7 +185,7 @@ def check_distance(
 
 
 def no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
-    """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
+    """Shorten votes [*b, i, j, d] to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
     norm = of_long_votes(lengths(votes), votes, -1)  # [*b, i, j]
     longer = norm > limit.clamp(min=SHORTEST)
@@ -195,8 +195,8 @@ def no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
 
 
 def of_long_votes(norm: Tensor, votes: Tensor, axis: int) -> Tensor:
-    """Norms of votes along an axis, with those whose squares overflowed found once more, as so many
-    times their largest number; where looking for them is cheap."""
+    """Give norms of votes along an axis, with those whose squares overflowed found once more, as so
+    many times their largest number; where looking for them is cheap."""
     if not (may_look(norm) and norm.numel() and float(norm.detach().amax()) == math.inf):
         return norm
     largest = votes.detach().abs().amax(axis, keepdim=True).clamp(min=1)

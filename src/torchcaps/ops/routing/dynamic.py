@@ -149,7 +149,7 @@ class DynamicOptions(NamedTuple):
 
 
 def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
-    """What every form of dynamic routing asks of its arguments."""
+    """Check what every form of dynamic routing asks of its arguments."""
     check_votes(votes)
     check_iterations(options.iterations)
     check_choice("detach", options.detach, get_args(Detach))
@@ -164,14 +164,15 @@ def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
 
 
 def factor_of(agreement: float | Tensor, dtype: torch.dtype) -> float | Tensor | None:
-    """The factor without axes, in the precision of the votes; none where it changes nothing."""
+    """Give the factor without axes, in the precision of the votes; none where it changes
+    nothing."""
     if isinstance(agreement, Tensor):
         return agreement.reshape(()).to(dtype)
     return None if agreement == 1 else agreement
 
 
 def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:
-    """The bias, or the one of bias and −bias that lies on the side of s."""
+    """Give the bias, or the one of bias and −bias that lies on the side of s."""
     return (s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias
 
 

@@ -199,7 +199,7 @@ class EMOptions(NamedTuple):
 
 
 def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tensor:
-    """What every form asks of its arguments; returned are the activations."""
+    """Check what every form asks of its arguments, and return the activations."""
     check_votes(votes)
     check_iterations(asked.iterations)
     check_choice("variant", asked.variant, get_args(EMVariant), meant=MEANT)
@@ -216,8 +216,8 @@ def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tens
 
 
 def shares_of(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights r a [*b, i, j] as shares of their sum over children, and that sum. All shares of a
-    parent without children are zero; below the smallest normal number 1/m overflows."""
+    """Compute weights r a [*b, i, j] as shares of their sum over children, and that sum. All shares
+    of a parent without children are zero; below the smallest normal number 1/m overflows."""
     mass = weight.sum(-2)
     # Divided by something that small, gradients would overflow.
     divisor = mass.where(~(mass < torch.finfo(mass.dtype).tiny), 1)
@@ -227,14 +227,14 @@ def shares_of(weight: Tensor) -> tuple[Tensor, Tensor]:
 def logit_of(
     t: int, variance: Tensor, mass: Tensor, asked: EMOptions, children_per_parent: float
 ) -> Tensor:
-    """The logit of a parent's activation after iteration t, from 1; [*b, j]."""
+    """Give the logit of a parent's activation after iteration t, from 1; [*b, j]."""
     cost = _cost(variance, mass, asked.beta_u, asked.variant, children_per_parent)
     reward = -5000 * asked.beta_a if asked.variant == "official" else asked.beta_a
     return lambda_at(t, asked.lambda_, asked.lambda_schedule) * (reward - cost)
 
 
 def likelihood_of(logit: Tensor, variance: Tensor, asked: EMOptions) -> Tensor:
-    """ln a_j − Σ_h ln σ_j^h, [*b, j], less that of the likeliest parent that a child has: only
+    """Give ln a_j − Σ_h ln σ_j^h, [*b, j], less that of the likeliest parent that a child has: only
     differences count, and what children add to large numbers would be rounded."""
     likely = torch.nn.functional.logsigmoid(logit) - variance.log().sum(-1) / 2
     competing = -1 if asked.child_id is None else (-2, -1)
@@ -242,7 +242,7 @@ def likelihood_of(logit: Tensor, variance: Tensor, asked: EMOptions) -> Tensor:
 
 
 def lambda_at(t: int, lambda_: float, schedule: LambdaSchedule) -> float:
-    """What the logit of iteration t, from 1, is multiplied by."""
+    """Give what the logit of iteration t, from 1, is multiplied by."""
     return lambda_ if schedule == "constant" else lambda_ * (1 - ANNEALING**t)
 
 
@@ -257,7 +257,7 @@ def _mean(votes: Tensor, weight: Tensor, before: Tensor | None, variant: EMVaria
 def _cost(
     variance: Tensor, mass: Tensor, beta_u: Tensor, variant: EMVariant, children_per_parent: float
 ) -> Tensor:
-    """What it takes to describe a parent's children, [*b, j]."""
+    """Say what it takes to describe a parent's children, [*b, j]."""
     size = variance.shape[-1]
     spread = variance.log().sum(-1)
     if variant == "official":
@@ -267,7 +267,7 @@ def _cost(
 
 
 def first_couplings(votes: Tensor, n_out: int, asked: EMOptions) -> Tensor:
-    """The couplings before anything is known, of one number or [p, i, 1]."""
+    """Give the couplings before anything is known, of one number or [p, i, 1]."""
     first = votes.new_full((), 1 / n_out)
     if asked.child_id is None or asked.variant == "official":
         return first

@@ -65,7 +65,7 @@ def inverted_step(
     lambda_: float = 0.01,
     couple: Couple | None = None,
 ) -> Step:
-    """One iteration of `inverted_routing`, for layers that route at the same time.
+    """Take one iteration of `inverted_routing`, for layers that route at the same time.
 
     Half precision is rounded after every call, but in `inverted_routing` only once.
 
@@ -109,13 +109,13 @@ def inverted_step(
 
 
 def normalised(pose: Tensor, weight: Tensor, bias: Tensor, guard: float = NORM_GUARD) -> Tensor:
-    """LayerNorm of the last axis, by weight and bias [d]."""
+    """Compute LayerNorm of the last axis, by weight and bias [d]."""
     return layer_norm(centred(pose), pose.shape[-1:], weight, bias, guard)
 
 
 def centred(pose: Tensor) -> Tensor:
-    """A pose without the mean of its components. PyTorch's LayerNorm takes m/σ from x/σ: where the
-    mean m is large beside the spread σ, hardly a digit is left, and none of one component."""
+    """Give a pose without the mean of its components. PyTorch's LayerNorm takes m/σ from x/σ: where
+    the mean m is large beside the spread σ, hardly a digit is left, and none of one component."""
     # Not `mean`, whose gradient is divided number by number.
     return pose - pose.sum(-1, keepdim=True) / pose.shape[-1]
 
@@ -202,7 +202,7 @@ class InvertedOptions(NamedTuple):
 
 
 def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
-    """What every form of inverted routing asks of its arguments."""
+    """Check what every form of inverted routing asks of its arguments."""
     check_votes(votes)
     check_iterations(options.iterations)
     check_keep(options.keep)
@@ -215,7 +215,7 @@ def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
 
 
 def _number(scale: float | Tensor, like: Tensor) -> float | Tensor:
-    """A scale as one number, whatever its axes and its precision are."""
+    """Give a scale as one number, whatever its axes and its precision are."""
     return scale.reshape(()).to(like.device, like.dtype) if isinstance(scale, Tensor) else scale
 
 

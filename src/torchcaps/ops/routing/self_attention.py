@@ -92,7 +92,7 @@ class SelfAttentionOptions(NamedTuple):
 
 
 def check_self_attention(votes: Tensor, options: SelfAttentionOptions) -> None:
-    """What every form of self-attention routing asks of its arguments."""
+    """Check what every form of self-attention routing asks of its arguments."""
     check_votes(votes)
     check_keep(options.keep)
     check_broadcast("bias", options.bias, votes.shape[:-1], "[*batch, child, parent]")

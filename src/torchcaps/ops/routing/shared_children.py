@@ -38,14 +38,14 @@ def number_children(child_id: Tensor) -> Tensor:
 
 
 def windows_of_children(child_id: Tensor, like: Tensor) -> Tensor:
-    """How many windows see the child of each slot, [p, i], in the type of `like`."""
+    """Say how many windows see the child of each slot, [p, i], in the type of `like`."""
     flat = child_id.flatten()
     ones = like.new_ones(len(flat))
     return torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]
 
 
 def softmax_over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
-    """Log-softmax of [*b, p, i, j] over every parent of every window that sees the child."""
+    """Give log-softmax of [*b, p, i, j] over every parent of every window that sees the child."""
     flat = child_id.flatten()  # [p * i]
 
     def normalise(logits: Tensor) -> Tensor:

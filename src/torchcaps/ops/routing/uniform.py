@@ -87,7 +87,7 @@ class UniformOptions(NamedTuple):
 
 
 def check_uniform(votes: Tensor, options: UniformOptions) -> float:
-    """What every form of uniform routing asks of its arguments; returned is the coupling."""
+    """Check what every form of uniform routing asks of its arguments, and return the coupling."""
     check_votes(votes)
     check_choice("normalise", options.normalise, get_args(Normalise))
     check_keep(options.keep)

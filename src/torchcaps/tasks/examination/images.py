@@ -105,7 +105,7 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
 def _apart(
     recipe: Recipe, training: Images, load_test: Callable[[], Images]
 ) -> Iterator[Diagnosis]:
-    """Whether validation and test images are others than the training images."""
+    """Say whether validation and test images are others than the training images."""
     try:
         trained_on, held = parted(recipe, training)
     except TorchcapsError as error:

@@ -15,7 +15,8 @@ PARTIAL = re.compile(
 
 
 def is_partial(file: Path) -> bool:
-    """Left behind by a write of a run that was cut off, and not somebody's own .partial file."""
+    """Say whether it was left behind by a write of a run that was cut off, and not somebody's own
+    .partial file."""
     return file.name == "state.partial" or bool(PARTIAL.fullmatch(file.name))
 
 

@@ -18,7 +18,7 @@ CHANGED = "+changes"
 
 
 def environment() -> dict[str, Any]:
-    """What a number depends on besides its recipe."""
+    """Give what a number depends on besides its recipe."""
     program = Path(sys.argv[0])
     # `python -m torchcaps` runs a file of this name, which nobody typed.
     name = program.parent.name if program.name == "__main__.py" else program.name
@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the code that this process runs, "+changes" when it has some; None for an
+    """Give the commit of the code that this process runs, "+changes" when it has some; None for an
     installed package.
 
     Code is read once, and the tree may go on to other commits while a study runs. So it is the
@@ -55,7 +55,7 @@ def _first_commit() -> str | None:
 
 
 def _commit_of(source: Path) -> str | None:
-    """What the tree of a package is at now."""
+    """Give what the tree of a package is at now."""
     # A process that is killed must leave no lock in somebody's repository.
     git = ["git", "--no-optional-locks", "-C", str(source)]
     try:

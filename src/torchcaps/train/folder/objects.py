@@ -16,7 +16,7 @@ def read_objects(
     numbers: tuple[str, ...] = (),
     words: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
-    """JSON objects with these keys, some of them of numbers or of text; one, or one a line."""
+    """Read JSON objects with these keys, some of them of numbers or of text; one, or one a line."""
     check_digest(path)
     found: list[dict[str, Any]] = []
     try:
@@ -59,7 +59,7 @@ def check_seen(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def damaged(path: Path, why: str) -> TorchcapsError:
-    """What is said of a file that is there, but is not as a run wrote it."""
+    """Say what is said of a file that is there, but is not as a run wrote it."""
     return TorchcapsError(
         f"{path} cannot be read ({why}); was it edited, or its copy cut short? Remove it, and the "
         f"run makes it anew."

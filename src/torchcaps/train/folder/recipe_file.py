@@ -17,7 +17,7 @@ AS_BEFORE: dict[str, Any] = {"channels_last": False, **YOUNGER}
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """A recipe out of a TOML file, or out of the recipe.json of a run.
+    """Give a recipe out of a TOML file, or out of the recipe.json of a run.
 
     Arguments:
         path: a TOML file, or the recipe.json of a run.
@@ -32,7 +32,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields that a TOML or JSON file gives, not yet a whole recipe.
+    """Give the fields that a TOML or JSON file gives, not yet a whole recipe.
 
     JSON is what a run wrote: a field that is missing there was not known yet.
 
@@ -64,7 +64,7 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_channels_last(path: Path) -> bool:
-    """What a recipe says of that; its data may be known no longer."""
+    """Read what a recipe says of that; its data may be known no longer."""
     value = read_fields(path)["channels_last"]
     if not isinstance(value, bool):
         raise _wrong(path, "channels_last", "true or false", value)
@@ -72,7 +72,7 @@ def read_channels_last(path: Path) -> bool:
 
 
 def read_shown(path: Path) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """The size that a recipe stretches images to, and the window of them that it shows."""
+    """Give the size that a recipe stretches images to, and the window of them that it shows."""
     fields = read_fields(path)
     return _sides(path, fields, "image_size"), _sides(path, fields, "crop")
 

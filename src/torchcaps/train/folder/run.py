@@ -73,7 +73,7 @@ class Run:
         return read_recipe(self.recipe_file)
 
     def about(self) -> dict[str, Any]:
-        """All that was written down when it began, of the environment and of the network."""
+        """Read all that was written down when it began, of the environment and of the network."""
         return read_objects(self.environment_file)[0]
 
     @overload
@@ -81,7 +81,7 @@ class Run:
     @overload
     def model(self, own: Net | type[Net]) -> Net: ...
     def model(self, own: Any = None) -> nn.Module:
-        """The trained network, ready to look at images (in evaluation mode).
+        """Give the trained network, ready to look at images (in evaluation mode).
 
         Arguments:
             own: of a network of one's own its class, or a module that takes the weights.
@@ -127,7 +127,7 @@ class Run:
         return self.result_file.is_file() and self.model_file.is_file()
 
     def result(self) -> dict[str, Any]:
-        """Accuracy on the test images and the time it took."""
+        """Read the accuracy on the test images and the time it took."""
         (result,) = read_objects(self.result_file)
         check_seen(self.result_file, result)
         return result
@@ -202,7 +202,7 @@ class Run:
         return float(sum(row["seconds"] for row in rows))
 
     def began(self) -> dict[str, Any]:
-        """What `environment` said when it began: code, versions, machine, command."""
+        """Give what `environment` said when it began: code, versions, machine, command."""
         words = (*VERSIONS, "machine", "command")
         (found,) = read_objects(
             self.environment_file, needs=("commit",), numbers=("threads",), words=words
@@ -210,7 +210,8 @@ class Run:
         return found
 
     def commits(self) -> list[str | None]:
-        """Of the code that began it, and of all other code that went on with it."""
+        """Name the commits of the code that began it, and of all other code that went on with
+        it."""
         seen = self.about()
         more = seen.get("went_on_with", [])
         found = [seen.get("commit"), *(more if isinstance(more, list) else [more])]
@@ -219,7 +220,7 @@ class Run:
         return found
 
     def image_digests(self) -> dict[str, str]:
-        """Of the images it was trained and tested on, by "train" and "test"."""
+        """Read the digests of the images it was trained and tested on, by "train" and "test"."""
         (result,) = read_objects(self.result_file, needs=("digests",))
         found = result["digests"]
         named = isinstance(found, dict) and all(
@@ -238,7 +239,7 @@ class Run:
         return Path(root) if isinstance(root, str) else None
 
     def root_or(self, given: str | os.PathLike[str] | None) -> Path | None:
-        """The folder that is given, or else the remembered one, which must still be there."""
+        """Give the folder that is given, or else the remembered one, which must still be there."""
         if given is not None:
             return path_of("root", given)
         root = self.root
@@ -250,7 +251,7 @@ class Run:
         )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One row an epoch."""
+        """Read the rows of metrics, one an epoch."""
         if not self.metrics_file.exists():
             return []
         return read_objects(self.metrics_file, numbers=("epoch",))
@@ -282,14 +283,15 @@ class Run:
             self.put(partial, path)
 
     def remove_partial_files(self) -> None:
-        """Of processes that were killed; only who holds the folder alone may."""
+        """Remove partial files of processes that were killed; only who holds the folder alone
+        may."""
         for file in self.folder.iterdir():
             if is_partial(file):
                 file.unlink(missing_ok=True)
 
     def settled(self, recipe: Recipe) -> Recipe:
-        """The recipe with this run's answers where it leaves a choice to torchcaps: the same line
-        goes on though a later version chooses otherwise."""
+        """Give the recipe with this run's answers where it leaves a choice to torchcaps: the same
+        line goes on though a later version chooses otherwise."""
         if not self.recipe_file.is_file():
             return recipe
         # The name of a protocol changes nothing beside the fields; earlier runs hold none.
@@ -300,8 +302,8 @@ class Run:
         return recipe.model_copy(update=settled)
 
     def is_finished(self, recipe: Recipe) -> bool:
-        """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
-        number of epochs may be raised."""
+        """Say whether nothing is left to do. The folder must be free or hold this recipe, but that
+        the number of epochs may be raised."""
         if self.check(recipe) != recipe or not self.is_done:
             return False
         check_digest(self.model_file)
@@ -374,5 +376,5 @@ class Run:
 
 
 def _is_begun(file: Path) -> bool:
-    """Left behind by a process that was killed before it wrote its recipe."""
+    """Say whether it was left behind by a process that was killed before it wrote its recipe."""
     return is_partial(file) or file.name == NAME

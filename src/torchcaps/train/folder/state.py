@@ -24,7 +24,7 @@ PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_
 
 
 def state_of(run: Run, recipe: Recipe) -> Path | None:
-    """The file to go on from, or None where the run begins."""
+    """Give the file to go on from, or None where the run begins."""
     path = run.state_file
     if not path.exists():
         if run.is_done:
@@ -55,7 +55,7 @@ def write_state(state: dict[str, Any], path: Path) -> None:
 
 
 def read_state(path: Path, *, needs: tuple[str, ...], device: str = "meta") -> dict[str, Any]:
-    """What a state holds, if the file is whole and has these parts."""
+    """Read what a state holds, if the file is whole and has these parts."""
     if not path.is_file():
         raise TorchcapsError(
             f"{path} should be a file, but is a folder or a device; remove it, and the run begins "
@@ -106,8 +106,8 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _check_alignment(archive: zipfile.ZipFile) -> None:
-    """torch divides by the number that an archive has for the alignment of its tensors, and a
-    division by zero ends the process."""
+    """Refuse a bad alignment: torch divides by the number that an archive has for the alignment of
+    its tensors, and a division by zero ends the process."""
     for name in archive.namelist():
         if name.endswith(ALIGNMENT):
             text = archive.read(name)[:20]
