@@ -118,7 +118,6 @@ struct Made {
 
   void make() { route(), fit_and_assign(), convolve(); }
 };
-
 }  // namespace
 
 int main(int count, char **) {
