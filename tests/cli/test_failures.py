@@ -75,11 +75,11 @@ def test_a_word_of_thousands_of_letters_is_not_repeated(call: Call, words: list[
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["{}"], "No such command '{}…"),
-        (["train", "--{}"], "No such option: --{}…"),
-        (["models", "x", "{}"], "Got unexpected extra argument(s) ({}…"),
-        (["study", "claims", "{}"], "Got unexpected extra argument(s) ({}…"),
-        (["eval", "{}", *"abc"], "Got unexpected extra argument(s) (a b c)"),
+        # What follows differs from version to version.
+        (["{}"], "No such command"),
+        (["train", "--{}"], "No such option"),
+        (["models", "x", "{}"], "Got unexpected extra argument"),
+        (["study", "claims", "{}"], "Got unexpected extra argument"),
     ],
 )
 def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) -> None:
@@ -87,8 +87,9 @@ def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) 
     last = done.err.splitlines()[-1]
     assert done.code == 2
     assert "\x1b" not in done.err
-    assert last.startswith(f"Error: {said}".replace("{}…", "\\x1b[2J999999"))
-    assert last.endswith("9…") == ("{}" in said)
+    assert last.startswith(f"Error: {said}")
+    assert "\\x1b[2J999999" in last
+    assert last.endswith("9…")
     assert len(last) < 320
 
 

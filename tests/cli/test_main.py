@@ -2,16 +2,16 @@
 
 import runpy
 import sys
+from importlib.metadata import version
 
 import pytest
-import torch
 
 from cli.command_line import Call
 from torchcaps import __version__
 
 
 def test_version_is_that_of_the_package_and_of_torch(call):
-    assert call("--version") == (0, f"torchcaps {__version__}, torch {torch.__version__}\n", "")
+    assert call("--version") == (0, f"torchcaps {__version__}, torch {version('torch')}\n", "")
 
 
 def test_the_module_is_the_command(monkeypatch, capsys):

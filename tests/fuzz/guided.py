@@ -77,8 +77,12 @@ def main() -> int:
         print(f"not reached: {name} {which}")
     print("\n".join([*dict.fromkeys(wrong), json.dumps(found)]))
     if asked.record is not None:
-        about = {"command": f"python -m fuzz.guided --minutes {asked.minutes:g}", **found}
-        asked.record.write_text(json.dumps({**about, "not_reached": unseen}, indent=2) + "\n")
+        about = {
+            "command": f"python -m fuzz.guided --minutes {asked.minutes:g} --seed {asked.seed}"
+        }
+        asked.record.write_text(
+            json.dumps({**about, **found, "not_reached": unseen}, indent=2) + "\n"
+        )
     return bool(wrong)
 
 
