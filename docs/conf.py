@@ -94,6 +94,7 @@ CONTENTS = {
         "claims/pages/what-was-run",
         "claims/pages/changed",
         "claims/pages/second-reading",
+        "claims/pages/third-reading",
         "claims/README",
     ],
     "The house": ["docs/design", "CONTRIBUTING", "CHANGELOG"],

@@ -204,7 +204,8 @@ def _starts_low(case: Case) -> Verdict:
     )
     found = case.bound(begin.greater(case.threshold), end.greater(case.threshold))
     is_rising = any(curve[-1] == max(curve) for curve in curves.values())
-    return open_if(is_rising, found, "entropy still rises at the end of these runs", word="fails")
+    because = "entropy still rises at the end of these runs"
+    return without_lean(found, because) if is_rising and fails(found) else found
 
 
 @judge("rem-q-epoch1-uniform")
@@ -398,7 +399,8 @@ def _is_as_sparse(case: Case, data: str, model: str) -> bool:
 
 @judge("rem-q-sparser-couplings")
 def _sparser_couplings(case: Case) -> Verdict:
-    """Open where all couplings are even before pruning: none can become less sparse then."""
+    """Where all couplings are even before pruning that they are no sparser leans nowhere: none can
+    become less sparse then."""
 
     def of(name: str, **chosen: Any) -> Values:
         return case.values(name, DR, data="mnist", **chosen)
@@ -407,7 +409,8 @@ def _sparser_couplings(case: Case) -> Verdict:
     before = of("gini")
     is_even = bool(before) and before.mean < EVEN
     found = case.each(*gains, corrected=True)
-    return open_if(is_even, found, "all couplings are even before pruning", word="fails")
+    because = "all couplings are even before pruning"
+    return without_lean(found, because) if is_even and fails(found) else found
 
 
 @judge("rem-q-iterations-polarise")
@@ -427,7 +430,7 @@ def _iterations_polarise(case: Case) -> Verdict:
 
 @judge("rem-q-fewer-capsules-in-tree")
 def _smaller_trees(case: Case) -> Verdict:
-    """Open of a pruned network that guesses, in whose couplings nothing is left to look at."""
+    """A pruned network that guesses leans nowhere: nothing is left in it to look at."""
 
     def of(data: str, name: str = "tree_size+K11", **chosen: Any) -> Values:
         return case.values(name, "rem_multilayer", data=data, **chosen)
@@ -436,7 +439,7 @@ def _smaller_trees(case: Case) -> Verdict:
     found = case.each(*(of(data) - of(data, **PRUNED) for data in sets), corrected=True)
     right = [share for data in sets for share in of(data, "accuracy", **PRUNED).values()]
     is_learned = bool(right) and min(right) > GUESSED
-    return open_if(not is_learned, found, "a pruned network guesses")
+    return found if is_learned else without_lean(found, "a pruned network guesses")
 
 
 @judge("rem-q-still-equivariant")

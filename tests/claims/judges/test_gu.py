@@ -56,6 +56,12 @@ def test_other_groups_are_as_robust():
     assert word("groups-no-effect", plain, *others.values()) == "holds"
     far = net("gu_aff_capsnet", 86.0, types=8, d_primary=32)
     assert word("groups-no-effect", plain, far, others[16], others[64]) == "fails"
+    # The one that is ahead may only have learned more.
+    ahead, others[16] = (
+        net("gu_aff_capsnet", 95.0, types=n, d_primary=256 // n, clean=99.5) for n in (8, 16)
+    )
+    less = net("gu_aff_capsnet", 89.0, clean=96.0)
+    assert word("groups-no-effect", less, ahead, others[16], others[64]) == "undecided"
 
 
 def test_the_slope_of_every_network_over_its_kernels():
