@@ -3,6 +3,7 @@
 import re
 import runpy
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_iterations_decide_how_many_trees_there_are():
     assert f"from 0 to {max(means('polarisation')):.3f}" in text
 
 
-@pytest.mark.parametrize("page", ["what-entropy-measures", "scale-and-ablations"])
+@pytest.mark.parametrize("page", ["what-entropy-measures", "scale-and-ablations", "soft-routing"])
 def test_a_page_has_the_numbers_of_its_picture(page):
     """Every row of the picture in a row of the table, with its interval; in 700 words at most."""
     text, drawn = (
@@ -143,3 +144,45 @@ def test_what_the_scale_kills_dies_with_routing_and_without():
         for each in shared
     }
     assert alive == {"mean": [4608.0] * 3, "softmax": [0.0] * 3}
+
+
+def test_networks_that_may_choose_are_not_shown_to_route_softly():
+    """By the rule that studies/soft-routing.toml had before: from each start, on each set."""
+    text = (FOLDER / "soft-routing.md").read_text(encoding="utf-8")
+    of = {
+        (each.recipe["data"], each.recipe["options"]["alpha"]): each
+        for each in read_records(ROOT / "evidence", study="soft-routing").values()
+    }
+    assert {len(each.seeds) for each in of.values()} == {3}
+
+    def values(data, alpha, name):
+        return [seed.values[name] for seed in sorted(of[data, alpha].seeds, key=lambda s: s.seed)]
+
+    def less(data, alpha, layers):
+        high, low = (
+            [
+                *map(
+                    fmean,
+                    zip(*(values(data, x, f"agreement_spread.{k}") for k in layers), strict=True),
+                )
+            ]
+            for x in (alpha, "1")
+        )
+        return mean_interval([a - b for a, b in zip(high, low, strict=True)])
+
+    starts = ("from 0", "from 0.1", "from 1")
+    sets = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+    for data, says in sets.items():
+        for layers in ((1, 2), (3,)):
+            assert not all(less(data, alpha, layers).high < 0 for alpha in starts)
+        assert less(data, "from 1", (3,)).low > 0
+        assert all(less(data, alpha, (3,)).high > 0 for alpha in starts)
+        right = f"{fmean(values(data, '1', 'accuracy')):.1f}"
+        for alpha in starts:
+            learned = [values(data, alpha, f"agreement.{k}") for k in (1, 2, 3)]
+            below = [each for layer in learned[:2] for each in layer]
+            assert min(below) > 0.6 if alpha == "from 1" else max(below) < 0
+            first, second, last = (f"{fmean(layer):.2f}".replace("-", "−") for layer in learned)
+            accuracy = f"{fmean(values(data, alpha, 'accuracy')):.1f} ({right})"
+            (row,) = re.findall(rf"\| {says} \| {alpha} \|(.*)", text)
+            assert row.endswith(f"| {first}, {second} | {last} | {accuracy} |")

@@ -55,6 +55,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "three-sums.svg", three_sums()
     yield "what-entropy-measures.svg", what_entropy_measures()
     yield "scale-and-ablations.svg", scale_and_ablations()
+    yield "soft-routing.svg", soft_routing()
 
 
 def bias_of_em() -> str:
@@ -506,6 +507,39 @@ def scale_and_ablations() -> str:
         found = _gap("accuracy", of, less)
         rows.append(Dot(says, *found[:3], interval(found)))
     return draw_dots(rows, label="gain in accuracy, points", low=-10, high=100, mark=0)
+
+
+def soft_routing() -> str:
+    """By how much the spread of what agreement adds to logits lies above that of α = 1, where α is
+    learned from a start."""
+    rows = []
+    for data, says in SETS.items():
+        for start in STARTS:
+            for where, layers in ROUTED.items():
+                found = softer(data, start, layers)
+                rows.append(Dot(f"{says}, {start}, {where}", *found[:3], interval(found, 3)))
+    label = "spread of agreement less that of α = 1, in units of a logit"
+    return draw_dots(rows, label=label, low=-0.25, high=0.25, mark=0)
+
+
+SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+STARTS = ("from 0", "from 0.1", "from 1")
+# The routed layers from below.
+ROUTED = {"hidden": (1, 2), "classes": (3,)}
+
+
+def softer(data: str, alpha: str, layers: tuple[int, ...], less: str = "1") -> Interval:
+    """By how much the mean spread of some layers lies above that at another α, seed by seed."""
+    high, low = (
+        {
+            seed.seed: statistics.fmean(seed.values[f"agreement_spread.{k}"] for k in layers)
+            for each in read_records(HERE.parents[2] / "evidence", study="soft-routing").values()
+            if (each.recipe["data"], each.recipe["options"]["alpha"]) == (data, chosen)
+            for seed in each.seeds
+        }
+        for chosen in (alpha, less)
+    )
+    return mean_interval([value - low[seed] for seed, value in high.items()])
 
 
 @cache
