@@ -16,9 +16,10 @@ values must be right.
 
 Rounded tensors do not move every exact result that rounding moves: parents whose votes are equal
 stay equal, however steep the softmax between them is. What only this explains is counted apart, as
-"unsteady": there the exact result moves as far when each vote is rounded by itself, which is what
-the plain op does when it stores them, in distance routing once more when it shortens them, each
-number of a parent between two iterations, and the logit of its activation; or it moves so far that
+"unsteady": there the exact result moves as far when each vote is rounded by itself, or its gradient
+alone, which is what the plain op does when it stores them, in distance routing once more when it
+shortens them, each number of a parent between two iterations, and the logit of its activation, in
+distance routing the last couplings; or it moves so far that
 a value has no right digit, which excuses that value and the gradients; or a gradient is no farther
 off than rounding moves the couplings, which a form makes once more on its way back. No form in
 float32 can be right there but by luck, as a parent is float32 numbers when the children are next
@@ -56,7 +57,8 @@ TURNS, TURNS_OF_STEPS = 3, 20
 # Which functions of the plain op make what it stores: votes in the dtype of the case, and in
 # float32 shortened votes and parents, with the logits of their activations.
 OF_VOTES = [(forms, "materialise")]
-OF_ROUTING = [(distance, "no_longer_than"), (distance, "g"), (dynamic, "g")]
+OF_ROUTING = [(distance, "no_longer_than"), (distance, "g"), (distance, "coupled_or_even")]
+OF_ROUTING += [(dynamic, "g")]
 OF_ROUTING += [(em, "_mean"), (em, "logit_of"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
@@ -225,6 +227,8 @@ class Judge:
     def _of_rounded_steps(self, wide: Tensors) -> Iterator[Tensors]:
         for turn in range(TURNS_OF_STEPS):
             of_votes = _rounded(self.drawn, turn)
+            if turn % 2:
+                of_votes = _in_its_gradient(of_votes)
             inner = "float64" if self.drawn.dtype == "float64" else "float32"
             of_routing = _rounded(self.drawn._replace(dtype=inner), turn)
             with ExitStack() as stack:
@@ -324,6 +328,16 @@ def _rounded(drawn: Drawn, turn: int) -> Callable[[torch.Tensor], torch.Tensor]:
         return x * (1 + rounding * (2 * noise - 1))
 
     return moved
+
+
+def _in_its_gradient(moved: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
+    """Moves the gradient of each number as `moved` does, and not the number."""
+
+    def back(x: torch.Tensor) -> torch.Tensor:
+        by = moved(x) - x
+        return x + (by - by.detach())
+
+    return back
 
 
 def _with_its_result(module: Any, name: str, moved: Callable) -> AbstractContextManager:
