@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from chromium import browser
+from cli.command_line import call
 
-__all__ = ["browser"]
+__all__ = ["browser", "call"]
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 POISONED = {"contracts", "ops", "theory"}

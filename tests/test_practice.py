@@ -3,28 +3,14 @@
 import csv
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call, Done
-from torchcaps.cli import main
+from cli.command_line import Call
 
 PAGE = (Path(__file__).parents[1] / "docs" / "practice.md").read_text(encoding="utf-8")
 GROUPS = ["--groups", "(p[0-9]+)_"]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def call(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Done(stop.value.code or 0, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from torchcaps.cli import main
 from torchcaps.data import ImageSet, PartWholeSpec, part_whole
 
 COMMAND = Path(sys.executable).with_name("torchcaps")
@@ -20,6 +23,20 @@ class Done(NamedTuple):
 
 
 Call = Callable[..., Done]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process."""
+
+    def call(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Done(stop.value.code or 0, *capsys.readouterr())
+
+    return call
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.command_line import TRAIN, Call, Done, tiny
+from cli.command_line import TRAIN, tiny
 from laid_runs import few_numbers
 from torchcaps._paths import write_whole
 from torchcaps.cli import main
@@ -25,20 +25,6 @@ def _tiny() -> Iterator[None]:
         patch.setitem(SOURCES, "tiny", tiny)
         patch.setitem(SOURCES, "sign", few_numbers)
         yield
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command line in this process, where the tiny data are known."""
-
-    def call(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Done(stop.value.code or 0, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="session")
