@@ -20,6 +20,8 @@ ENTRY = re.compile(r"(\w+(?:, \w+)*): (\S.*)")
 # Pages with equations.
 ROUTINGS = {path.stem for path in Path(__file__).parent.glob("routing/*.md")}
 ITEM = re.compile(r"(\d+\.|-) ")
+# What a reader of a page most likely came for; the rest follows in the order of the alphabet.
+FIRST = {"torchcaps.layers": ("CapsuleHead", "DenseCapsules", "PrimaryCapsules")}
 
 
 @cache
@@ -98,9 +100,12 @@ def page_text(module):
         parts += ["Its modules:", rooms]
     if others:
         parts += [f"Also here, and explained elsewhere: {', '.join(others)}."]
+    if first := FIRST.get(module, ()):
+        parts += ["Begin with these\n----------------"]
+        parts += [directive("class", f"{module}.{name}") for name in first]
     titles = {"function": "Functions", "class": "Classes", "data": "Constants and types"}
     for kind, names in kinds.items():
-        if names:
+        if names := [name for name in names if name not in first]:
             parts += [f"{titles[kind]}\n{'-' * len(titles[kind])}"]
             parts += [directive(kind, f"{module}.{name}") for name in names]
     return "\n\n".join(parts) + "\n"

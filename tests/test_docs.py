@@ -43,6 +43,16 @@ def test_every_public_name_is_explained_on_one_page_and_named_on_its_own():
             assert f"<torchcaps.{name}>`" in texts[module]
 
 
+@pytest.mark.parametrize(
+    ("module", "first"),
+    [("torchcaps", ["create_model"]), ("torchcaps.layers", ["CapsuleHead", "DenseCapsules"])],
+)
+def test_a_page_begins_with_what_readers_come_for(module, first):
+    text = reference.page_text(module)
+    explained = re.findall(r"^\.\. auto(?:function|class):: \S+\.(\w+)$", text, re.M)
+    assert explained[: len(first)] == first
+
+
 def test_a_name_of_two_modules_is_explained_where_it_is_shortest():
     assert reference.homes()["torchcaps.models", "create_model"] == "torchcaps"
     assert reference.homes()["torchcaps.types", "Capsules"] == "torchcaps"
