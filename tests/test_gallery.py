@@ -34,9 +34,12 @@ def test_a_picture_stands_below_the_lines_that_draw_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_picture_is_drawn_whole():
+def test_every_picture_is_drawn_whole_and_the_same_again():
     first, *drawn = gallery.figures(TEXT)
     assert first is None
+    again = list(gallery.figures(TEXT))[1:]
+    for one, other in zip(drawn, again, strict=True):
+        assert viz.to_svg(one) == viz.to_svg(other)
     assert len(drawn) == 24
     for figure in drawn:
         canvas = FigureCanvasAgg(figure)

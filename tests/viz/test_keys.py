@@ -51,6 +51,17 @@ def test_a_histogram_shows_every_network_in_lines_of_its_own():
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == names
     assert len({(line.get_edgecolor(), line.get_linestyle()) for line in axes.patches}) == 9
+    # In grey some colours are one.
+    assert len({line.get_linestyle() for line in axes.patches[:4]}) == 4
+
+
+def test_bars_of_several_networks_are_told_apart_in_grey():
+    keys = MeasureKeys(sweep=())
+    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    figure = draw_keys({str(k): keys.result() for k in range(5)})
+    drawn = [bars[0].get_hatch() for bars in figure.axes[0].containers[1::2]]
+    assert len({*drawn}) == 5
+    assert [bar.get_hatch() for bar in figure.legends[0].get_patches()] == drawn
 
 
 def test_a_graph_shows_the_capsules_of_the_tree_alone():

@@ -1,10 +1,17 @@
-"""The way from a figure to a file, in a folder that others may write to."""
+"""Colours in grey, and the way from a figure to a file, in a folder that others may write to."""
 
 import os
 
 import pytest
 
-from torchcaps.viz.palette import new_figure, write_figure
+from torchcaps.viz.palette import LENGTHS, WARMTH, new_figure, write_figure
+
+
+@pytest.mark.parametrize("colours", [LENGTHS, WARMTH], ids=["lengths", "warmth"])
+def test_more_is_darker_or_lighter_throughout_in_grey(colours):
+    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in map(colours, range(colours.N))]
+    assert grey in (sorted(grey), sorted(grey, reverse=True))
+    assert abs(grey[0] - grey[-1]) > 0.25
 
 
 @pytest.mark.parametrize("name", ["tree.svg", "tree.png"])

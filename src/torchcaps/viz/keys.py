@@ -1,7 +1,7 @@
 """How many parse trees each class has, and how its couplings are distributed [renzulli2025]."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, product
+from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -16,6 +16,7 @@ from torchcaps.viz.palette import (
     COLOURS,
     INK,
     MUTED,
+    PAPER,
     STYLE,
     check_drawn,
     cut_to,
@@ -27,6 +28,8 @@ from torchcaps.viz.palette import (
 
 # Points beside a bar for the name of its class.
 NAME = 52
+# Some colours are one in grey. Four dashes and five colours meet again after twenty lines.
+HATCHES, DASHES = ("", "////", "....", "xxxx", "----"), ("-", "--", ":", "-.")
 
 
 def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = ()) -> Figure:
@@ -58,12 +61,15 @@ def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = (
         figure = new_figure((0.1 + 0.14 * len(rows)) * len(names) + 0.6 + head)
         # Room for the bars, and right of them for "10000 trees of 10000 images".
         axes = inner_axes(figure, 0.2, 0.45, 0.4, head)
-        for (network, each), colour, at in zip(found.items(), COLOURS, range(5), strict=False):
+        looks = zip(COLOURS, HATCHES, strict=True)
+        shown = zip(found.items(), looks, strict=False)
+        for at, ((network, each), (colour, hatch)) in enumerate(shown):
             middle = 0.31 - (at + 0.5) * high
             places = [len(names) - 1 - k + middle for k in range(len(names))]
             axes.barh(places, [row.bound for row in each.classes], height=high, color="#e6eaee")
             entropies = [row.entropy for row in each.classes]
-            axes.barh(places, entropies, height=0.9 * high, color=colour, label=in_legend(network))
+            look = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "lw": 0}
+            axes.barh(places, entropies, height=0.9 * high, label=in_legend(network), **look)
             for y, row in zip(places, each.classes, strict=True):
                 trees = "tree" if row.keys == 1 else "trees"
                 images = "image" if row.images == 1 else "images"
@@ -87,8 +93,7 @@ def draw_couplings_histogram(
 ) -> Figure:
     """Draw histograms of the couplings of each routed layer [renzulli2025] Fig. 13, or of all
     children of the last layer to each of some classes, over the images with this answer (Fig. 12).
-    Counts are on a logarithmic axis; each network has a colour, after four of them dashed, then
-    dotted.
+    Counts are on a logarithmic axis; each network has a colour and dashes of its own.
 
     Arguments:
         found: name of a network, and what `MeasureCouplings` found; the same layers in each.
@@ -106,15 +111,14 @@ def draw_couplings_histogram(
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
         check_drawn("draw_couplings_histogram", pair[1] if is_pair else pair, Couplings, what)
     rows = _of_layers(found) if classes is None else _of_classes(found, classes)
-    lines = list(product(("-", "--", ":"), COLOURS[:4]))
     with matplotlib.rc_context(STYLE):
         height = 1.05 * len(rows) + 0.45
         figure = new_figure(height)
         for k, (title, histograms) in enumerate(rows):
             low = (0.42 + 1.05 * (len(rows) - 1 - k)) / height
             axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
-            for (network, _), each, (style, colour) in zip(
-                found, histograms, cycle(lines), strict=False
+            for (network, _), each, style, colour in zip(
+                found, histograms, cycle(DASHES), cycle(COLOURS), strict=False
             ):
                 share = each.counts.double() / max(int(each.counts.sum()), 1)
                 edges = [b / len(share) for b in range(len(share) + 1)]
