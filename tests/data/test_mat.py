@@ -58,7 +58,10 @@ HOSTILE = svhn_bytes().replace(b"\x02\x00\x00\x00", b"\x63\x00\x00\x00")
     ],
 )
 @pytest.mark.parametrize(
-    "content", [b"", b"PK no archive", svhn_bytes(), HOSTILE, bytes(3 * MEGABYTE)]
+    "content",
+    [b"", b"PK no archive", svhn_bytes(), HOSTILE, bytes(3 * MEGABYTE)],
+    # By itself a .mat is named by its content, which says when it was made.
+    ids=["empty", "no archive", "another set", "hostile", "large"],
 )
 def test_another_file_is_refused_before_it_is_opened(
     tmp_path, monkeypatch, read, name, begins, content
