@@ -30,6 +30,15 @@ class Emptied(TorchcapsError):
     """Pruning came to a layer that would be left without a weight: a result of its recipe, too."""
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Know torch's own kind on a GPU, a RuntimeError on a CPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
 def short(value: object) -> str:
     """Say what came, as a sentence quotes it: not with thousands of digits or brackets.
 

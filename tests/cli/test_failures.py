@@ -1,6 +1,7 @@
 """How a command ends that failed: one sentence, an exit code and no traceback."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,22 +23,36 @@ def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
-        MemoryError(),
-    ],
-    ids=["processor", "GPU", "Python"],
-)
-def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path, monkeypatch, error) -> None:
+OUT_OF_MEMORY = {
+    "processor": RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you"),
+    "GPU": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
+    "Python": MemoryError(),
+}
+
+
+@pytest.fixture(params=OUT_OF_MEMORY)
+def without_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Let memory run out in the first step."""
+
     def step(*_: object) -> None:
-        raise error
+        raise OUT_OF_MEMORY[request.param]
 
     monkeypatch.setattr(Loop, "training_step", step)
+
+
+@pytest.mark.usefixtures("without_memory")
+def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path) -> None:
     done = call("train", *TRAIN, "--out", tmp_path / "run")
     assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
+
+
+@pytest.mark.usefixtures("without_memory")
+def test_no_state_is_blamed_where_memory_runs_out(trained: Path, call: Call, tmp_path) -> None:
+    """It was told as damaged, with the advice to remove it."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    done = call("train", *TRAIN, "--epochs", "2", "--out", run)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith("torchcaps: memory ran out (")
 
 
 def test_a_missing_extra_is_named(

@@ -6,7 +6,7 @@ import traceback
 from typing import NamedTuple
 
 from torchcaps._extras import MissingExtra
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError, is_out_of_memory
 
 # Longer than any path that someone types: a number of 5,000 digits is not said to its end.
 LONG_WORD, BEGINNING = re.compile(r"\S{500,}"), 100
@@ -26,7 +26,7 @@ def failure_of(error: Exception) -> Failure | None:
         return Failure(2, f"{sentence}; is the path right, may it be written, is there room?")
     if isinstance(error, MissingExtra):
         return Failure(2, str(error))
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         reason = (str(error) or "no more is known").splitlines()[0][:150]
         return Failure(
             2,
@@ -51,15 +51,6 @@ def _fault_of_own_code(error: Exception) -> Failure | None:
 
     sentence = fault_of_own_code(error)
     return None if sentence is None else Failure(2, sentence)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Know torch's own kind on a GPU, a RuntimeError on a CPU."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )
 
 
 def _is_raised_inside(error: Exception, package: str) -> bool:

@@ -13,7 +13,7 @@ from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented
 from torchcaps.data.some import anywhere
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError, is_out_of_memory
 from torchcaps.layers import keep_memory
 from torchcaps.models.own import OWN, as_network
 from torchcaps.prune import sparsity
@@ -368,10 +368,10 @@ def _explained(state: Path | None, loop: Loop, folder: Path) -> Iterator[None]:
             f"training was interrupted; the same command continues {folder} from where it was last "
             f"saved."
         ) from None
-    except (TorchcapsError, torch.OutOfMemoryError):
+    except TorchcapsError:
         raise
     except Exception as error:
-        if state is None or loop.has_trained:
+        if state is None or loop.has_trained or is_out_of_memory(error):
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
         if str(error).startswith("Error(s) in loading state_dict"):
