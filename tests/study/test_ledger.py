@@ -11,6 +11,7 @@ import time
 import pytest
 
 from error_text import text_of
+from torchcaps._digests import digest_of
 from torchcaps.study import ledger as module
 from torchcaps.study import read_records
 from torchcaps.study.ledger import Ledger
@@ -281,6 +282,32 @@ def test_the_accuracy_of_a_finished_run_is_that_of_its_result(ledger):
         f"where {run.result_file} has 75.0); was it edited? Remove it, and the cell is measured "
         f"again."
     )
+
+
+def test_values_belong_to_the_network_that_they_were_measured_of(ledger):
+    """Of two networks that are right as often, the accuracy says nothing."""
+    digests = []
+    for seed in (0, 1):
+        each = cell(seed=seed, looks=(OWN, OTHER))
+        run = ledger.run(each)
+        run.folder.mkdir(parents=True)
+        run.write(run.recipe_file, each.recipe.model_dump_json())
+        run.write(run.model_file, f"network {seed}")
+        run.write(run.result_file, '{"test_accuracy": 0.5}')
+        ledger.write(each, OWN, {"accuracy": 50.0})
+        digests.append(digest_of(run.model_file)[:12])
+    path, other = (ledger.folder / f"{cell(seed=seed).name}.values.json" for seed in (0, 1))
+    assert ledger.values(cell()) == {"accuracy": 50.0}
+    path.write_bytes(other.read_bytes())
+    said = (
+        f"{path} cannot be read (it was measured of the network {digests[1]}, where "
+        f"{ledger.run(cell()).model_file} is {digests[0]}); was it edited? Remove it, and the cell "
+        f"is measured again."
+    )
+    assert text_of(lambda: ledger.values(cell())) == said
+    # A later look at the right network does not sign the earlier ones.
+    ledger.write(cell(), OTHER, {"accuracy": 49.0})
+    assert "it was measured of the network" in text_of(lambda: ledger.values(cell()))
 
 
 def test_records_lie_in_the_ranges():

@@ -30,7 +30,13 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.study.disk import is_held
 from torchcaps.study.look import Look, registered
 from torchcaps.study.system import Cell
-from torchcaps.tasks.values_file import read_values, values_file, values_of, write_values
+from torchcaps.tasks.values_file import (
+    network_of,
+    read_values,
+    values_file,
+    values_of,
+    write_values,
+)
 from torchcaps.train import Run
 from torchcaps.train.folder.environment import environment
 
@@ -126,7 +132,10 @@ class Ledger:
         by = {**entry.get("by", {}), look.name: commit}
         others = {name: each for name, each in entry.get("images", {}).items() if name != look.name}
         seen = others if images is None else {**others, look.name: images}
-        self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks, "images": seen})
+        # What a later look saw does not vouch for earlier ones.
+        network = entry.get("network") or network_of(self.run(cell))
+        about = {"commit": commit, "by": by, "network": network, "looks": looks, "images": seen}
+        self._write(cell, {**entry, **about})
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
         """Keep that it came to an end without a result: by itself, as training that diverges, or

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
+from torchcaps._digests import known_digests
 from torchcaps._json import read_json
 from torchcaps._names import in_words
 from torchcaps._paths import write_whole
@@ -48,6 +49,8 @@ class Values(BaseModel):
     commit: str | None
     by: dict[str, str | None] = {}
     looks: dict[str, dict[str, float]]
+    # The digest of the network that the first look saw, where its run wrote one down.
+    network: str | None = None
     # The digest of what a look saw, where the run has none.
     images: dict[str, str] = {}
     # Why the cell came to no result.
@@ -105,12 +108,23 @@ def write_values(path: Path, values: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps({**values, "sha256": _digest(values)}, indent=1))
 
 
+def network_of(run: Run) -> str | None:
+    """Read the digest of a run's network; None where there is none, or an earlier version ran."""
+    return known_digests(run.folder).get(run.model_file.name, [None])[0]
+
+
 def values_of(run: Run) -> dict[str, Any]:
-    """Read what was measured of a run; the accuracy must be that of its result, if it has one."""
+    """Read what was measured of a run; network and accuracy must be those of its result, if it has
+    one."""
     path = values_file(run.folder)
     values = read_values(path)
     if not (values["looks"] and run.is_done):
         return values
+    said, found = values.get("network"), network_of(run)
+    if said and found and said != found:
+        said, found = (short(each)[1:13] for each in (said, found))
+        why = f"it was measured of the network {said}, where {run.model_file} is {found}"
+        raise _damaged(path, why)
     recipe = run.recipe
     own = f"accuracy@{recipe.test_data or recipe.data}/test"
     measured = values["looks"].get(own, {}).get("accuracy")
