@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -11,10 +12,10 @@ import pytest
 from error_text import text_of
 from study_line import kill_all, until
 from torchcaps.errors import Interrupted, TorchcapsError
-from torchcaps.study import read_records
+from torchcaps.study import read_records, workers
 from torchcaps.study.pool import MOST_DEATHS, _Pool, run_study
 from torchcaps.study.settings import Settings
-from torchcaps.study.workers import End
+from torchcaps.study.workers import End, serve
 
 
 def no_worker(*_):
@@ -44,6 +45,18 @@ def test_folders_that_take_no_file_are_found_before_training(study, tmp_path, mo
         f"{option} must name a folder to write in, but in {file} that fails (File exists); name "
         f"another one."
     )
+
+
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_a_worker_does_not_write_through_a_planted_link(study, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(workers, "work", lambda *_, **__: print("told", file=sys.stderr))
+    victim, log = tmp_path / "thesis", tmp_path / "worker0.log"
+    victim.write_text("years of work")
+    getattr(log, kind)(victim)
+    for _ in range(2):
+        assert serve(study().cells(), Settings(tmp_path, tmp_path), 0)
+    assert victim.read_text() == "years of work"
+    assert log.read_text() == "told\ntold\n"
 
 
 def test_records_that_cannot_be_read_are_found_before_training(study, tmp_path, monkeypatch):

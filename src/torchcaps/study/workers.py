@@ -8,11 +8,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from typing import Literal, NamedTuple, Protocol
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, TextIO
 
 import torch
 
-from torchcaps.errors import Interrupted
+from torchcaps._paths import own_file
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
@@ -61,8 +64,7 @@ def serve(
     end: False if it was told to save its state and stop."""
     ledger = Ledger(settings.folder)
     ledger.folder.mkdir(parents=True, exist_ok=True)
-    path = ledger.folder / f"worker{number}.log"
-    with path.open("a", encoding="utf-8", buffering=1) as talk, redirect_stderr(talk):
+    with _log(ledger.folder / f"worker{number}.log") as talk, redirect_stderr(talk):
         for file in settings.imports:
             import_file(file)
         try:
@@ -78,6 +80,17 @@ def serve(
             print(stop, file=talk)
             return False
     return True
+
+
+def _log(path: Path) -> TextIO:
+    """Open a log to append to; a link or a pipe that somebody laid there makes place for it."""
+    about = ("the log of a worker", "run the study again")
+    try:
+        file = own_file(path, *about)
+    except TorchcapsError:
+        path.unlink()
+        file = own_file(path, *about)
+    return TextIOWrapper(file, encoding="utf-8", line_buffering=True)
 
 
 @contextmanager
