@@ -41,6 +41,7 @@ tc.create_model("tsai_cnn_c10", image=(3, 48, 48))
 loaded("create_model")
 tc.save(network, "network.safetensors")
 tc.load("network.safetensors")
+tc.load("zoo:matrix_capsnet_mnist.mnist")
 loaded("load")
 
 import numpy

@@ -83,7 +83,7 @@ class EMRouting(OpRouting):
             a, u = a.fill_(at_a), u.fill_(at_u)
         else:  # as its code
             a = nn.init.trunc_normal_(a, -1000, 500, -2000, 0)
-            u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))
+            u = u.uniform_(-1, 1).mul_(math.sqrt(6 / (n_out + d_out)))
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
 
     def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
