@@ -98,7 +98,10 @@ def test_splits_of_other_names_are_told_how_they_are_called(tmp_path: Path) -> N
     for name in ("training", "testing"):
         animals(tmp_path / name)
     said = text_of(lambda: image_folder(tmp_path, "train"))
-    assert said.endswith("its folders do: is it a split? Splits are called train, val, test.")
+    assert (
+        "its folders do: a split is called train, val or test, and out of the folders of " in said
+    )
+    assert said.endswith("pictures are moved up, with the patient in their names: p01_3.png.")
 
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:

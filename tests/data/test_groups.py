@@ -1,5 +1,6 @@
 """Groups of a folder of pictures: read of names or of a table, and never parted."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -100,6 +101,14 @@ def test_the_first_bracket_is_the_group_or_the_whole_match(tmp_path, pattern, ex
 def test_a_long_word_of_a_table_is_told_in_short(tmp_path: Path, text: str, said: str) -> None:
     path = table(tmp_path, text)
     assert text_of(lambda: groups_of_files(tmp_path, ["a"], "patients.csv:who")) == f"{path} {said}"
+
+
+def test_the_pattern_that_an_error_names_reads_no_class(tmp_path: Path) -> None:
+    """'([^/]+)_' took 'in' of every picture in the folder of the class in_situ."""
+    said = text_of(lambda: groups_of_files(tmp_path, ["a"], "(p"))
+    pattern = re.search(r"'(\S+)' takes of a name", said)[1]
+    files = ["in_situ/s_p01_3.png", "in_situ/s_p02_1.png", "be_nign/p03_.png"]
+    assert [*groups_of_files(tmp_path, files, pattern).values()] == ["s_p01", "s_p02", "p03"]
 
 
 @pytest.mark.parametrize("tested", ["test", "val"])

@@ -25,7 +25,7 @@ def check_named(by: object) -> None:
     except (re.error, OverflowError, RecursionError) as error:
         raise TorchcapsError(
             f"groups={short(by)} is no regular expression ({error}), and no column of a table, "
-            f"FILE.csv:COLUMN; '([^/]+)_' takes of a name what stands before its last _."
+            f"FILE.csv:COLUMN; '([^/]+)_[^/]*$' takes of a name what stands before its last _."
         ) from None
 
 

@@ -162,7 +162,8 @@ def _pictures(folder: Path, home: Path) -> list[Path]:
         raise TorchcapsError(
             f"{folder} holds no pictures ({' '.join(FORMATS)}); "
             + (
-                f"its folders do: is it a split? Splits are called {', '.join(SPLITS)}."
+                "its folders do: a split is called train, val or test, and out of the folders of "
+                "patients pictures are moved up, with the patient in their names: p01_3.png."
                 if is_split
                 else f"it holds {others} of formats that are not read: save them as .png."
                 if others
