@@ -120,6 +120,20 @@ def test_comments_explain_constants_and_fields():
     assert reference.fields_of(Capsules) == {"pose": "[*b, i, d]", "activation": "[*b, i]"}
 
 
+def test_intervals_of_shares_end_where_shares_do():
+    """A t-interval of three accuracies reached 134 %."""
+    beyond, columns = [], []
+    for page in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("claims/pages/**/*.md")):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            cells = line.split("|")
+            columns = columns if len(cells) == len(columns) else cells
+            shares = [x for x, head in zip(cells, columns, strict=True) if "accuracy, %" in head]
+            ends = re.findall(r"% \[[^]]*, ([\d.]+)%?\]", line)
+            ends += re.findall(r"\[[^]]*, ([\d.]+)\]", "|".join(shares))
+            beyond += [f"{page.name}: {line}" for end in ends if float(end) > 100]
+    assert not beyond
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     command = (sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs")
