@@ -288,7 +288,8 @@ def test_folds_of_a_cross_validation_are_one_row(lay, tmp_path):
     ]
     test = {"difference": -0.1, "interval": None, "alone": None, "p_corrected": 0.5, "why": None}
     pair = {"networks": ["few", "many"], "balanced_accuracy": test, "auroc": test, "accuracy": test}
-    numbers = {"folds": [{"groups": 3}, {"groups": 3}], "networks": networks, "comparisons": [pair]}
+    folds = [{"groups": 3, "of benign": n, "of in_situ": 2} for n in (900, 700)]
+    numbers = {"folds": folds, "networks": networks, "comparisons": [pair]}
     file = tmp_path / "cv" / "crossval.json"
     file.write_text(json.dumps(numbers | {"words": ["To beat: 85.0%.", "few is ahead."]}))
     files = written([tmp_path / "cv", tmp_path / "apart"], tmp_path / "out")
@@ -314,6 +315,7 @@ def test_folds_of_a_cross_validation_are_one_row(lay, tmp_path):
     ]
     methods = files["methods.md"]
     assert "Every image was judged once, by networks trained without it and without any" in methods
+    assert "test images: 100). Together they test 1,600 of benign, 4 of in\\_situ." in methods
     tests = "[@nadeau2003], AUROC by the test of DeLong [@delong1988], accuracy by the exact test"
     assert tests in methods
     assert "a group counts as one draw [@obuchowski1997]." in methods

@@ -58,12 +58,13 @@ class Row(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """What a cross-validation found: a row a network, what is told, and how many pairs were
-    tested."""
+    """What a cross-validation found: a row a network, what is told, how many pairs were tested, and
+    how many images of each class."""
 
     rows: list[Row]
     notes: list[str]
     pairs: int
+    images: list[str]
 
 
 def write_paper(
@@ -180,6 +181,8 @@ def _cross_validations(runs: Sequence[str | os.PathLike[str]]) -> dict[Path, Poo
             numbers = read_json(file)
             folds, pairs, words = (numbers[k] for k in ("folds", "comparisons", "words"))
             over = "groups of images" if "groups" in folds[0] else "images"
+            kinds = (key for key in folds[0] if key.startswith("of "))
+            images = [f"{sum(fold[kind] for fold in folds):,} {kind}" for kind in kinds]
             rows = [
                 Row(x["label"], f"{len(folds)} folds", over, _measured(x["measures"]), x["recipe"])
                 for x in numbers["networks"]
@@ -193,7 +196,7 @@ def _cross_validations(runs: Sequence[str | os.PathLike[str]]) -> dict[Path, Poo
             raise damaged(file, "it is not as crossval wrote it") from None
         # The last words repeat the first test of each pair.
         said = [*words[: len(words) - len(pairs)], *notes]
-        found[file.parent.resolve()] = Pooled(rows, said, len(pairs))
+        found[file.parent.resolve()] = Pooled(rows, said, len(pairs), images)
     return found
 
 
