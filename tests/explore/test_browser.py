@@ -141,6 +141,8 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     page.locator("#more").click()
     seen.settle()
     assert page.locator(".pane").count() == 2
+    # It knows other classes than those of the image.
+    assert "it is" not in seen.says(1)
     left, right = (page.locator(".pane").nth(at).bounding_box() for at in range(2))
     assert (left["y"] == right["y"]) == (width == 1280)
     seen.check()

@@ -1,11 +1,13 @@
 """One file with a network inside: what it holds, and what it refuses by name."""
 
+import io
 import json
 import re
 from itertools import product
 
 import pytest
 import torch
+from PIL import Image
 
 from torchcaps.analysis.trace import capsule_layers, lengths
 from torchcaps.errors import TorchcapsError
@@ -42,7 +44,7 @@ def test_a_page_is_one_file_that_asks_for_nothing(exported):
     ("name", "options", "words"),
     [
         ("matrix_capsnet", {"sizes": "4-2-3-3"}, "its layer conv_1 see each other through windows"),
-        ("capsnet", {}, "its weights fill"),
+        ("capsnet", {}, r"its weights fill [\d,]{9,} bytes, and at most 2,097,152 are held"),
         ("mitterreiter_5x16", {"routing": "em"}, "its layer hidden_2 routes by EMRouting"),
         ("rem_eff_norb", {"image": (2, 48, 48)}, "it has a LeakyReLU that the page does not know"),
         ("deepcaps", {"image": (1, 28, 28)}, "cannot be computed by a page alone"),
@@ -150,4 +152,16 @@ def test_a_page_alone_does_what_the_server_does(browser, looker, laid, tmp_path)
             assert {k: sorted(v) for k, v in ours["lit"]["capsules"].items()} == {
                 k: sorted(v) for k, v in theirs["lit"]["capsules"].items()
             }
+    # Transparent places of a picture are white on both.
+    clear = io.BytesIO()
+    Image.new("RGBA", (24, 24)).save(clear, format="PNG")
+    state = State(shown=Shown(picture=looker.pictures.add(clear.getvalue())))
+    ours = page.evaluate(
+        """async ([content, state]) => {
+          const { picture } = await explorer.ask.picture(new Blob([Uint8Array.from(content)]));
+          return explorer.ask.look(0, { ...state, shown: { ...state.shown, picture } });
+        }""",
+        [list(clear.getvalue()), state.model_dump()],
+    )
+    assert ours["scores"] == pytest.approx(looker.look(state)["scores"], abs=2e-4)
     page.close()

@@ -74,6 +74,12 @@ def test_the_page_and_its_files_come_with_a_strict_policy(client):
         (f"/{TOKEN}/", {"origin": "http://evil.example"}, 403, "another page may not ask"),
         (f"/{TOKEN}/", {"origin": "null"}, 403, "another page may not ask"),
         (f"/{TOKEN}/", {"origin": "http://127.0.0.1:9"}, 403, "another page may not ask"),
+        (
+            f"/{TOKEN}/",
+            [("origin", "http://evil.example"), ("origin", f"http://{HOST}")],
+            403,
+            "another page may not ask",
+        ),
         (f"/{TOKEN}/page/../server.py", {}, 404, "nothing here"),
         (f"/{TOKEN}/page/%2e%2e%2fserver.py", {}, 404, "nothing here"),
         (f"/{TOKEN}/page/..%5cserver.py", {}, 404, "no such file"),

@@ -91,7 +91,8 @@ def program_of(network: Network) -> dict[str, Any]:
     }
     size = len(json.dumps(program)) * 3 // 4
     if size > MOST_BYTES:
-        raise _refused(network, f"its weights fill {size / 2**20:.1f} MB, and at most 2 are held")
+        most = f"at most {MOST_BYTES:,} are held"
+        raise _refused(network, f"its weights fill {size:,} bytes, and {most}")
     return program
 
 

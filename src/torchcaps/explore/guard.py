@@ -88,8 +88,8 @@ class Guard:
                 421,
                 f"the explorer does not go by the name {host[:100]!r}; open the link it printed.",
             )
-        origin = headers.get(b"origin")
-        if origin is not None and origin != f"http://{host}":
+        origins = [value for name, value in scope["headers"] if name.lower() == b"origin"]
+        if any(origin.decode("latin-1") != f"http://{host}" for origin in origins):
             raise Refused(403, "another page may not ask the explorer; open the link it printed.")
         _, token, *rest = (scope["path"] + "/").split("/", 2)
         if not secrets.compare_digest(token.encode(), self.token.encode()):

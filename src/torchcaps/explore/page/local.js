@@ -21,8 +21,12 @@ export const ask = {
   glow,
   picture: async (blob) => {
     const canvas = el("canvas", { width, height });
-    canvas.getContext("2d").drawImage(await createImageBitmap(blob), 0, 0, width, height);
-    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    const brush = canvas.getContext("2d");
+    // Transparent places are white, as the server has them.
+    brush.fillStyle = "#fff";
+    brush.fillRect(0, 0, width, height);
+    brush.drawImage(await createImageBitmap(blob), 0, 0, width, height);
+    const { data } = brush.getImageData(0, 0, width, height);
     const light = (at, c) => (channels === 3 ? data[4 * at + c] : (data[4 * at] + data[4 * at + 1] + data[4 * at + 2]) / 3) / 255;
     const picture = (pictures.size + 1).toString(16).padStart(16, "0");
     pictures.set(picture, Float32Array.from({ length: channels * height * width }, (_, at) => light(at % (height * width), Math.floor(at / (height * width)))));

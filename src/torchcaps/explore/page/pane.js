@@ -148,7 +148,8 @@ export class Pane {
     const [winner, second] = best(answer.scores);
     this.winner = winner;
     this.says = `${this.facts.label} says ${classes[winner]}, ${number(answer.scores[winner])}.`;
-    const isRight = label ? (label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${label}`)) : null;
+    // A network that knows other classes is neither right nor wrong.
+    const isRight = classes.includes(label) ? (label === classes[winner] ? el("span", { class: "right" }, " ✓ right") : el("span", { class: "wrong" }, ` ✗ it is ${label}`)) : null;
     this.verdict.replaceChildren("It says ", el("b", {}, classes[winner]), ` (${number(answer.scores[winner])})`, isRight ?? "", second === undefined ? "" : `, then ${classes[second]} (${number(answer.scores[second])})`);
     const [old] = best(answer.before);
     const same = answer.before.every((score, at) => score === answer.scores[at]);
