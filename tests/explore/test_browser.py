@@ -177,11 +177,15 @@ def test_a_walk_through_every_feature(visit, tmp_path, width, scheme):
     again.open(page.url.removeprefix(seen.link))
     assert again.says() == seen.says()
     page.locator("#invert").click()
-    Image.new("RGB", (40, 30), "teal").save(tmp_path / "mine.png")
+    Image.effect_noise((400, 300), 80).save(tmp_path / "mine.png")
     page.locator("#file").set_input_files(tmp_path / "mine.png")
     seen.settle()
-    assert page.locator("#seen").get_attribute("src") != drawn
+    mine = page.locator("#seen").get_attribute("src")
+    assert mine != drawn
     seen.check()
+    again = visit(width, scheme)
+    again.open(page.url.removeprefix(seen.link))
+    assert again.page.locator("#seen").get_attribute("src") == mine
 
 
 def test_keys_do_everything(visit):

@@ -1,6 +1,7 @@
 """Who may ask the explorer, how much, and what an answer looks like."""
 
 import asyncio
+import base64
 import io
 import struct
 import threading
@@ -158,6 +159,20 @@ def test_a_dropped_picture_is_shown(client, looker):
     assert pixels.shape == (1, 1, 24, 24)
     assert float(pixels.mean()) == pytest.approx(1 / 3, abs=0.02)
     assert ask(client, "look", {"shown": {"picture": digest}}).status_code == 200
+
+
+def test_a_picture_is_held_as_the_link_of_the_page_has_it(client, looker):
+    """What comes back is small, and sent again by whoever opens the link gives the same pixels."""
+    buffer = io.BytesIO()
+    Image.effect_noise((400, 300), 80).save(buffer, format="PNG")
+    held, content = [], buffer.getvalue()
+    for _ in range(2):
+        sent = client.post(f"/{TOKEN}/api/picture", content=content, headers=PAGE).json()
+        held.append(looker.pictures.get(sent["picture"]))
+        content = base64.b64decode(sent["png"].partition(",")[2])
+    # The size of the larger network.
+    assert held[0].shape == (3, 24, 24)
+    assert held[0].equal(held[1])
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])

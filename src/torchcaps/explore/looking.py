@@ -50,7 +50,8 @@ class Looker:
     """Answers questions about the networks that were opened."""
 
     def __init__(self, opened: Opened):
-        self.opened, self.pictures = opened, Pictures()
+        height, width = (max((n.image[k] for n in opened.networks), default=1) for k in (1, 2))
+        self.opened, self.pictures = opened, Pictures((height, width))
         self._below: list[Remembered | None] = [remembering(n.model) for n in opened.networks]
         self._pixels = lru_cache(128)(self._make_pixels)
         self._out = lru_cache(24)(self._make_out)

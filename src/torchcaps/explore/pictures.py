@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchcaps._extras import needing
 from torchcaps.data.read.folder import pixels_of
+from torchcaps.data.shown.resize import resize
 from torchcaps.errors import TorchcapsError
 
 with needing("PIL", room="explore", extra="explore"):
@@ -21,7 +22,7 @@ with needing("PIL", room="explore", extra="explore"):
 # What a browser draws and a camera writes. TIFF and others bring decoders that nobody needs here.
 KINDS = ("PNG", "JPEG", "WEBP", "BMP")
 MOST_BYTES, MOST_PIXELS = 8 << 20, 16_000_000
-# A picture is kept no larger than this: networks take smaller ones.
+# A picture is decoded no larger than this: networks take smaller ones.
 SIDE = 512
 MOST_KEPT = 64
 
@@ -64,23 +65,25 @@ def _too_many(claims: str) -> TorchcapsError:
 
 
 class Pictures:
-    """The last pictures that were sent, by their digests."""
+    """The last pictures that were sent, by their digests, in a size (height, width)."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: tuple[int, int]) -> None:
+        self._size = size
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
 
     def add(self, content: bytes) -> str:
-        """Decode a picture and keep it; its digest."""
+        """Decode a picture and keep it as a link holds it, small and in bytes; its digest."""
         digest = hashlib.sha256(content).hexdigest()[:16]
         if digest not in self._kept:
-            self._kept[digest] = decoded(content)
+            small = resize(decoded(content)[None], self._size)[0]
+            self._kept[digest] = small.mul(255).round().div(255)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(digest)
         return digest
 
     def get(self, digest: str) -> Tensor:
-        """Find a picture [3, h, w] again."""
+        """Find a picture [3, *size] again."""
         if digest not in self._kept:
             raise TorchcapsError(
                 "this picture is not held any more; drop or draw it again: the explorer keeps the "

@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { byId, el, save, svg } from "./dom.js";
 import { MOVES, fromLink, moved, newPane, newState, question, toLink } from "./link.js";
 import { Pane } from "./pane.js";
-import { blobOf, pad, receive, showSliders, sliders, small, strip, thumbnail } from "./picture.js";
+import { blobOf, pad, receive, showSliders, sliders, strip, thumbnail } from "./picture.js";
 import { drawIdeal, says } from "./tree.js";
 
 let state = newState();
@@ -161,9 +161,7 @@ function thumb(collection, number, text) {
 
 async function take(blob) {
   await trying(async () => {
-    const { picture, png } = await ask.picture(blob);
-    state.picture = picture;
-    state.png = await small(png, panes[0].facts.image);
+    Object.assign(state, await ask.picture(blob));
     byId("strip").querySelectorAll(".thumb").forEach((each) => each.setAttribute("aria-pressed", false));
     changed();
   });

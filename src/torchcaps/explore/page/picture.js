@@ -99,13 +99,3 @@ export function receive(taken) {
 }
 
 export const blobOf = (address) => new Blob([Uint8Array.from(atob(address.split(",")[1]), (letter) => letter.charCodeAt(0))]);
-
-// A picture as small as a network takes it, for the link.
-export async function small(address, [, height, width]) {
-  const image = new Image();
-  image.src = address;
-  await image.decode();
-  const canvas = el("canvas", { width, height });
-  canvas.getContext("2d").drawImage(image, 0, 0, width, height);
-  return canvas.toDataURL("image/png");
-}
