@@ -68,7 +68,7 @@ def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = (
             places = [len(names) - 1 - k + middle for k in range(len(names))]
             axes.barh(places, [row.bound for row in each.classes], height=high, color="#e6eaee")
             entropies = [row.entropy for row in each.classes]
-            look = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "lw": 0}
+            look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "lw": 0}
             axes.barh(places, entropies, height=0.9 * high, label=in_legend(network), **look)
             for y, row in zip(places, each.classes, strict=True):
                 trees = "tree" if row.keys == 1 else "trees"
