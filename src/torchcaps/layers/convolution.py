@@ -4,8 +4,7 @@ Each is `nn.Conv2d` to whoever saves, compiles, exports or traces it. They are p
 take them, and what a network gives does not depend on the way that they take.
 """
 
-from typing import Any, NamedTuple, cast, final
-from weakref import WeakKeyDictionary
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.convolution import whole_map_convolution, winograd
 from torchcaps.ops.convolution.fourier import Pair, fourier_convolution, saving
+from torchcaps.ops.convolution.laid_out import in_graphs, laid_out_convolution
 from torchcaps.ops.native.build import available
 from torchcaps.ops.tracing import is_looked_through
 
@@ -32,22 +32,24 @@ class LargeConv2d(nn.Conv2d):
     groups and dilation, and where gradients are wanted: without them a direct convolution is as
     fast and takes less memory.
 
-    In torch.inference_mode a few images are convolved with weights that oneDNN laid out once, which
-    are kept beside them until somebody writes to them. PyTorch counts that, but not what is written
-    to `weight.data`.
+    In torch.inference_mode, and in graphs of torch.compile without gradients, a few images are
+    convolved with weights that are laid out once; see `ops.convolution.laid_out`.
 
-    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do torch.compile,
-    torch.export, torch.jit.trace and torch.func, to which it is an ordinary convolution.
+    `is_direct = True`, or `use_backend(network, "plain")`, turns both off. torch.compile, but for
+    what is laid out, torch.export, torch.jit.trace and torch.func take it for an ordinary
+    convolution.
     """
 
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or is_looked_through():
+        if is_looked_through():
             return super().forward(x)
-        if torch.is_inference_mode_enabled():
+        is_compiling = torch.compiler.is_compiling()
+        # A graph cannot ask for the first of them.
+        if not torch.is_grad_enabled() and (is_compiling or torch.is_inference_mode_enabled()):
             return self._predicted(x)
-        if not self.pays(x):
+        if is_compiling or not self.pays(x):
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if _casts() else x.dtype
         with without_autocast(x):
@@ -78,38 +80,19 @@ class LargeConv2d(nn.Conv2d):
             or x.ndim != 4
             or not 0 < len(x) <= FEW
             or weight.numel() < LARGE
-            or weight.is_inference()  # whose changes nobody counts
             or any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given)
             or _casts()
             or self.padding_mode != "zeros"
             or isinstance(self.padding, str)
             or x.shape[1] != weight.shape[1] * self.groups
-            or not torch.backends.mkldnn.enabled
-            or not torch.backends.mkldnn.is_available()
         ):
             return super().forward(x)
-        how = (self.padding, self.stride, self.dilation, self.groups)
-        seal = (weight.data_ptr(), weight._version, x.shape, how)
-        known = _LAID_OUT.get(self)
-        if known is None or known.seal != seal:
-            reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
-            laid_out = reorder(weight.detach().to_mkldnn(), *how, list(x.shape))
-            known = _LAID_OUT[self] = _LaidOut(seal, laid_out, weight.detach())
-        convolve = torch.ops.mkldnn._convolution_pointwise
-        return cast(Tensor, convolve(x, known.weight, bias, *how, "none", [], ""))
+        padding, stride, dilation = map(list, (self.padding, self.stride, self.dilation))
+        convolve = in_graphs if torch.compiler.is_compiling() else laid_out_convolution
+        return convolve(x, weight, bias, padding, stride, dilation, self.groups)
 
     def _how(self) -> dict[str, Pair]:
         return {"stride": cast(Pair, self.stride), "padding": cast(Pair, self.padding)}
-
-
-class _LaidOut(NamedTuple):
-    seal: tuple[object, ...]
-    weight: Tensor
-    of: Tensor  # Held, so that no other weights come to lie where these lay.
-
-
-# Beside the modules, for copies and files of them.
-_LAID_OUT: WeakKeyDictionary[LargeConv2d, _LaidOut] = WeakKeyDictionary()
 
 
 def _casts() -> bool:

@@ -10,13 +10,14 @@ from torch.testing import assert_close
 
 from torchcaps.layers import convolution, use_backend
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.ops.convolution.laid_out import LAID_OUT, in_graphs
 
 
 @pytest.fixture
 def laid_out(monkeypatch):
     """Small weights are laid out once, as large ones are."""
     monkeypatch.setattr(convolution, "LARGE", 1)
-    return convolution._LAID_OUT
+    return LAID_OUT
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -27,7 +28,7 @@ def test_one_image_is_predicted_by_weights_laid_out_once(laid_out, options, bias
         x = torch.rand(images, 32, 20, 20)
         with torch.inference_mode():
             y, again = ours(x), ours(x)
-        assert ours in laid_out
+        assert ours.weight in laid_out
         assert torch.equal(y, again)
         # Sums of 2,592 products, whose absolute values add up to some 13.
         assert_close(y, nn.Conv2d.forward(ours, x).detach(), rtol=0, atol=5e-6)
@@ -79,4 +80,34 @@ def test_others_are_convolved_as_ever(laid_out, spoil):
     conv, x = spoil(*(LargeConv2d(32, 24, 9), torch.rand(1, 32, 20, 20)))
     with torch.inference_mode():
         assert torch.equal(conv(x), nn.Conv2d.forward(conv, x))
-    assert conv not in laid_out
+    assert conv.weight not in laid_out
+
+
+def test_a_graph_calls_for_what_is_laid_out_and_sees_changed_weights(laid_out):
+    """By a backend that compiles nothing; what Inductor makes of it is a test of its own tier."""
+    called = []
+
+    def noting(graph, _):
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    ours, x = LargeConv2d(32, 24, 9, bias=False), torch.rand(2, 32, 20, 20)
+    compiled = torch.compile(ours, backend=noting, fullgraph=True)
+    with torch.inference_mode():
+        before = compiled(x)
+        assert torch.equal(before, ours(x))
+    operator = "torchcaps.laid_out_convolution.default"
+    assert operator in called
+    assert ours.weight in laid_out
+    with torch.no_grad():
+        ours.weight.mul_(2)
+        assert_close(compiled(x), 2 * before, rtol=0, atol=1e-5)
+    called.clear()
+    assert compiled(x).requires_grad
+    assert operator not in called
+
+
+def test_it_is_an_operator_as_pytorch_has_them():
+    x, weight = torch.rand(2, 6, 12, 12), torch.rand(8, 3, 5, 5)
+    with torch.no_grad():
+        torch.library.opcheck(in_graphs, (x, weight, None, [2, 2], [2, 2], [1, 1], 2))
