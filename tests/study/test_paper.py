@@ -8,6 +8,7 @@ import pytest
 
 from error_text import text_of
 from laid_runs import lay_run, small_network
+from torchcaps import create_model
 from torchcaps._paths import write_whole
 from torchcaps.study import paper as of_paper
 from torchcaps.study import write_paper
@@ -75,9 +76,8 @@ def test_methods_say_what_the_records_say_and_nothing_else(lay, tmp_path):
         "**Network.** The network is capsnet [@sabour2017; @gu2021; @renzulli2025], routed by "
         "dynamic [@sabour2017]. Its number of parameters is 1,354,592.\n\n"
         "**Training.** It was trained by Adam [@kingma2015] at the learning rate 0.001 (constant) "
-        "in batches of 128 for at most 5 epochs, by the loss auto (margin loss of lengths, "
-        "cross-entropy of logits, binary cross-entropy of independent logits). Other settings: "
-        "weight\\_decay = 0.01.\n\n"
+        "in batches of 128 for at most 5 epochs, by margin loss and 0.0005 times the squared "
+        "error of what the decoder draws. Other settings: weight\\_decay = 0.01.\n\n"
         "**Stopping.** Training stopped after 2 epochs without a better one, told by the lowest "
         "validation loss. The weights are those of the best epoch, told by the lowest validation "
         "loss: epoch 2 of 3 with the seed 0.\n\n"
@@ -85,6 +85,21 @@ def test_methods_say_what_the_records_say_and_nothing_else(lay, tmp_path):
         "on Linux x86\\_64, 2 cores (threads: 1), with torchcaps 0.1.0 (commit abc123), PyTorch "
         "2.13.0 and Python 3.11.7.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("capsnet", {"reconstruction_weight": 0}, "by margin loss."),
+        ("convnet_avg", {}, "by cross-entropy."),
+        ("convnet_avg", {"loss": "focal"}, "by focal loss."),
+    ],
+)
+def test_the_loss_is_the_one_that_was_minimised(tmp_path, name, fields, said):
+    """It said "auto", which no reader knows, and nothing of the reconstruction."""
+    network = create_model(name, image=(1, 24, 24), n_classes=2)
+    run = lay_run(tmp_path / "run", RESULT, network=network, model=name, data="folder", **fields)
+    assert said in written([run.folder], tmp_path / "out")["methods.md"]
 
 
 def test_a_run_that_other_code_went_on_with_says_so(lay, tmp_path):

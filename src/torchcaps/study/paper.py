@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
+import torch
 from markupsafe import Markup
 
 from torchcaps._json import read_json
@@ -33,6 +34,7 @@ from torchcaps.tasks.predictions import as_cell
 from torchcaps.train import Run
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.objects import damaged
+from torchcaps.train.loss import FITTING
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.selecting import in_words
 
@@ -42,6 +44,11 @@ TEX = {each: rf"\{each}" for each in "&%$#_{}"} | {each: f"{{{each}}}" for each 
 TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--"}
 MARKDOWN = {each: f"\\{each}" for each in "\\`*_{}[]<>|#&$~"}
+LOSSES = {
+    "auto": "the loss that fits its scores",
+    **{"margin": "margin loss", "spread": "spread loss", "focal": "focal loss"},
+    **{"cross_entropy": "cross-entropy", "binary": "binary cross-entropy"},
+}
 FOLDER = resources.files("torchcaps.study")
 TOPICS = ("data", "images", "network", "training", "stopping", "comparison", "hardware")
 
@@ -223,19 +230,25 @@ def _facts(runs: Sequence[Run], pooled: Mapping[Path, Pooled]) -> dict[str, Any]
     recipe, preset = runs[0].recipe, MODELS.get(runs[0].recipe.model)
     # What sentences tell; of the other fields, those that are not as by default are listed.
     text = (FOLDER / "templates" / "methods.txt").read_text("utf-8")
-    told = {"seed", *re.findall(r"f\.recipe\.(\w+)", text)}
+    told = {"seed", "loss", *re.findall(r"f\.recipe\.(\w+)", text)}
     by_default = {name: each.default for name, each in type(recipe).model_fields.items()}
     rest = {k: x for k, x in recipe if k not in told and x != by_default[k]}
-    facts: dict[str, Any] = {"parameters": None, "shape": None}
+    facts: dict[str, Any] = {"parameters": None, "shape": None, "draws": False}
+    loss = recipe.loss
     try:
         network: Any = runs[0].model()
         facts["parameters"] = f"{sum(each.numel() for each in network.parameters()):,}"
         facts["shape"] = " × ".join(map(str, network.config["image"]))
+        with torch.inference_mode():
+            out = network.eval()(torch.zeros(1, *network.config["image"]))
+        loss = FITTING[out.scores_are] if loss == "auto" else loss
+        facts["draws"] = out.reconstruction is not None
     except (TorchcapsError, TypeError):
         # One of the user's own, whose file does not say how it is made.
         pass
     return facts | {
         "recipe": recipe,
+        "loss": LOSSES[loss],
         "runs": runs,
         # Of several seeds the first.
         "folds": list({each.recipe.fold: each for each in reversed(runs)}.values())[::-1],
