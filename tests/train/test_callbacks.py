@@ -179,6 +179,25 @@ def five(**how: int) -> Batches:
     )
 
 
+@pytest.mark.parametrize(
+    ("labels", "more", "said"),
+    [
+        ([0, 0, 0, 1, 2], {"validation_balanced_accuracy": 1 / 3}, "  balanced accuracy 33.3%"),
+        ([0, 0, 0, 1, 2], {}, "  balanced accuracy –"),
+        ([0, 0, 1, 1, 2], {"validation_balanced_accuracy": 1 / 3}, ""),
+    ],
+    ids=["uneven", "a class was not held out", "even"],
+)
+def test_where_classes_are_uneven_an_accuracy_does_not_stand_alone(labels, more, said, capsys):
+    images = ImageSet("five", torch.rand(5, 1, 2, 2), torch.tensor(labels), ("a", "b", "c"))
+    loop, progress = Training(0), ShowProgress("twin", Batches(images, 2))
+    loop.metrics |= more
+    progress.on_train_epoch_start(loop)
+    progress.on_train_epoch_end(loop)
+    err = capsys.readouterr().err
+    assert err == f"twin: epoch 1/3  loss 0.500  validation accuracy 25.0%{said}  0 s\n"
+
+
 def test_progress_goes_on_within_an_epoch(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.run import Run
 from torchcaps.train.folder.state import write_state
+from torchcaps.train.grouped import as_listed
 from torchcaps.train.loggers import Logger
 from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.sampled import Sampled
@@ -26,6 +28,8 @@ from torchcaps.train.told import Told
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
+# If the largest class has so many times the images of the smallest, accuracy says too little.
+UNEVEN = 2
 # On a GPU an epoch may take a second: so often at most a state is written then.
 SELDOM_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
@@ -208,7 +212,10 @@ class ShowProgress(Watcher):
     def __init__(
         self, label: str, batches: Batches, select_by: SelectBy = "loss", *, beside: bool = False
     ):
-        self.label, self.batches, self.select_by = label, batches, select_by
+        self.label, self.batches, self.measure = label, batches, select_by
+        counts = Counter(as_listed(batches.images).labels).values()
+        if select_by not in MEASURES and counts and max(counts) > UNEVEN * min(counts):
+            self.measure = "balanced_accuracy"
         # Plain lines, whatever a label holds.
         self.console = Console(
             stderr=True,
@@ -271,9 +278,10 @@ class ShowProgress(Watcher):
         # Where nothing is held out, the one of the training images as they were met.
         shown = "validation accuracy" if "validation_accuracy" in metrics else "accuracy"
         chosen = ""
-        if self.select_by in MEASURES:
-            value = metrics[f"validation_{self.select_by}"]
-            chosen = f"{MEASURES[self.select_by].words} {value:.1%}  "
+        if self.measure in MEASURES and "validation_accuracy" in metrics:
+            value = metrics.get(f"validation_{self.measure}")
+            told = "–" if value is None else f"{value:.1%}"
+            chosen = f"{MEASURES[self.measure].words} {told}  "
         pruned = "".join(
             f"{name} {metrics[name]:{form}}  "
             for name, form in (("sparsity", ".1%"), ("entropy", ".2f"))
