@@ -226,6 +226,16 @@ def test_the_middle_of_draws_is_that_of_scipys_normal_distribution():
     assert (low, high) == pytest.approx(norm.interval(0.95, 0.55, 0.05), abs=5e-3)
 
 
+def test_draws_that_lie_on_one_side_of_the_value_give_no_interval():
+    """3.3 % had the interval [3.3, 3.4]: all draws lay above it, and the nearest were taken."""
+    draws = torch.from_numpy(norm.ppf((np.arange(1000) + 0.5) / 1000, 0.6, 0.05))
+    # Where 2.5 % of the draws lie beyond the value, the bound is the value itself.
+    for value in (0.6 - 1.9 * 0.05, 0.6 + 1.9 * 0.05):
+        assert middle_of(draws, value)[0] < value < middle_of(draws, value)[1]
+    for value in (0.4, 0.6 - 2.1 * 0.05, 0.6 + 2.1 * 0.05):
+        assert middle_of(draws, value) == "nearly all draws lie on one side of the value"
+
+
 def test_images_of_a_group_count_as_one():
     """Five pictures of every patient tell no more of patients than one picture of each."""
     out, labels = drawn(2, (15, 25))

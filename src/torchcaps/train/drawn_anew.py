@@ -99,8 +99,8 @@ def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
     """Give the bounds of 95 % of the draws [draws] of a measure, corrected for the distance of
     their median from its value [efron1981], and with the value between them; or why there are none.
 
-    A draw repeats images, which raises average precision: where classes are many and small, by more
-    than the draws differ.
+    A draw repeats images, which raises average precision and errors of calibration. Where it does
+    by more than the draws differ, the correction would leave nothing but the nearest draw.
     """
     found = draws[~draws.isnan()]
     if len(found) < ENOUGH * len(draws):
@@ -112,6 +112,8 @@ def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
     moved = 2 * torch.special.ndtri(below.clamp(1 / len(found), 1 - 1 / len(found)))
     at = torch.special.ndtr(moved + torch.special.ndtri(torch.tensor([0.025, 0.975]).double()))
     low, high = found.quantile(at).tolist()
+    if low > value + ROUNDING or high < value - ROUNDING:
+        return "nearly all draws lie on one side of the value"
     return min(low, value), max(high, value)
 
 
