@@ -14,12 +14,17 @@ import safetensors.torch
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from fuzz.bench import Bench
 from fuzz.commands import COMMANDS, check_command
 from fuzz.mutate import ODD
 from fuzz.trial import Wrong, check_sentence, in_time
 from torchcaps import TorchcapsError, create_model, load
+from torchcaps.explore.looking import Looker
+from torchcaps.explore.opened import opened
+from torchcaps.explore.server import guarded
+from torchcaps.explore.state import Changed, Shown
 from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS
 from torchcaps.study import compare
@@ -72,6 +77,7 @@ def properties(bench: Bench) -> list[Property]:
         Property("options of a routing", _of_routings(), lambda drawn: _routing(*drawn)),
         Property("configuration of a saved network", JSON, lambda drawn: _saved(bench, drawn)),
         Property("words of a command", _words(), check_command),
+        Property("question to the explorer", _questions(), _asker(bench)),
     ]
     for path in [*files, values_file(run.folder)]:
         first = json.loads(path.read_text().splitlines()[0]) if path.suffix == ".jsonl" else None
@@ -156,6 +162,33 @@ def _words(draw: st.DrawFn) -> list[str]:
     for option in draw(st.lists(st.sampled_from(options), max_size=2)) if options else []:
         words += [option, draw(text)]
     return words
+
+
+def _questions() -> st.SearchStrategy[Any]:
+    capsule = st.tuples(st.sampled_from(["classes", "capsules"]) | st.text(max_size=6), NUMBERS)
+    parts = {
+        name: _some(st.sampled_from(list(part.model_fields)), JSON | st.lists(capsule, max_size=3))
+        for name, part in (("shown", Shown), ("changed", Changed))
+    }
+    whole = {"network": NUMBERS, "selected": capsule, **parts}
+    return JSON | st.fixed_dictionaries({}, optional=whole)
+
+
+def _asker(bench: Bench) -> Callable[[Any], None]:
+    """Ask as the page does; what is refused comes as a sentence."""
+    host = "127.0.0.1:80"
+    app = guarded(Looker(opened([bench.run.folder])), token="t", port=80)
+    client = TestClient(app, base_url=f"http://{host}", raise_server_exceptions=False)
+    headers = {"host": host, "origin": f"http://{host}", "content-type": "application/json"}
+
+    def ask(question: Any) -> None:
+        answer = client.post("/t/api/look", content=json.dumps(question), headers=headers)
+        if answer.status_code in (400, 422):
+            raise TorchcapsError(answer.text.removesuffix("\n"))
+        if answer.status_code != 200:
+            raise Wrong(f"{answer.status_code}: {answer.text}")
+
+    return ask
 
 
 def check_property(which: Property, turn: int) -> list[str]:
