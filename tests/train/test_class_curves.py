@@ -70,7 +70,7 @@ def test_the_curve_on_the_grid_is_that_of_the_images_where_every_image_is_a_grou
         precision, recall = found.precision[1:].numpy(), found.recall[1:].numpy()
         first = [precision[np.argmax(recall >= g - 1e-12)] for g in GRID[1:]]
         assert np.allclose(found.bands[0, 1, 1:], first)
-        area = np.trapezoid(found.recall, found.false_positive)
+        area = float(torch.trapezoid(found.recall, found.false_positive))
         probability = Output(out.scores.double(), "logits").probabilities()[:, k]
         assert area == pytest.approx(roc_auc_score(is_class, probability))
 
