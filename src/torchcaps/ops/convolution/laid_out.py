@@ -58,14 +58,7 @@ in_graphs = torch.library.custom_op(
 
 
 @in_graphs.register_fake
-def _as_ever(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    padding: list[int],
-    stride: list[int],
-    dilation: list[int],
-    groups: int,
-) -> Tensor:
+def _as_ever(x: Tensor, weight: Tensor, bias: Tensor | None, *how: Any) -> Tensor:
+    padding, stride, dilation, groups = how
     y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
     return y.contiguous(memory_format=torch.channels_last)
