@@ -25,8 +25,7 @@ def life(text, *, is_good=False):
 
 ALIVE = life("No capsule is dead in any layer.", is_good=True)
 CHOSEN = choice(
-    "Capsules choose one parent: in the mean of each layer the favourite gets 100% of a child or "
-    "more.",
+    "Capsules choose one parent: in the mean of each layer the favourite gets all of a child.",
     is_good=True,
 )
 SCALE = "(0 is frozen, 1 is perfect routing)."
@@ -150,7 +149,10 @@ SAID = {
     ),
     "a mean over children is not said of each": (
         {"classes": half_of_one_child()},
-        *({}, [CHOSEN._replace(text=CHOSEN.text.replace("100%", "95%"))]),
+        *(
+            {},
+            [CHOSEN._replace(text=CHOSEN.text.replace("all of a child", "95% of a child or more"))],
+        ),
     ),
 }
 

@@ -147,13 +147,10 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
             f"{most.strongest:.1%}, where an even split gives {most.even:.1%}.",
         )
     if all(layer.strongest >= ONE_PARENT and not _is_attention(layer) for layer in layers):
-        least = min(layer.strongest for layer in layers)
-        return Sentence(
-            "choice",
-            f"Capsules choose one parent: in the mean of each layer the favourite gets "
-            f"{least:.0%} of a child or more.",
-            True,
-        )
+        least = f"{min(layer.strongest for layer in layers):.0%}"
+        gets = "all of a child" if least == "100%" else f"{least} of a child or more"
+        text = f"Capsules choose one parent: in the mean of each layer the favourite gets {gets}."
+        return Sentence("choice", text, True)
     return Sentence(
         "choice",
         f"Capsules lean towards a parent without choosing it: in {most.name}, where they lean "
