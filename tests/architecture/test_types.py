@@ -15,7 +15,7 @@ import pytest
 
 import torchcaps as tc
 from torchcaps.models import MODELS, CapsuleNetwork
-from torchcaps.models.create import Other
+from torchcaps.models.create import Capsuled, Other
 from torchcaps.train.recipe import RecipeFields
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def told(tmp_path_factory) -> dict[str, list[dict]]:
 
 @pytest.mark.slow
 def test_the_python_of_readme_has_no_fault(told):
-    assert sum(name.startswith("readme") for name in told) >= 2
+    assert any(name.startswith("readme") for name in told)
     assert {name: said for name, said in told.items() if name != "lines.py" and said} == {}
 
 
@@ -81,10 +81,15 @@ def test_a_type_checker_knows_what_comes_out_and_flags_what_is_wrong(told, line)
     assert LINES[line] in words
 
 
-def test_names_that_make_no_capsule_network_are_those_of_the_registry():
-    made = {name: preset._signature.return_annotation for name, preset in MODELS.items()}
-    others = {name for name, kind in made.items() if not issubclass(kind, CapsuleNetwork)}
-    assert set(typing.get_args(Other)) == {name for name in others if not MODELS[name].is_own}
+@pytest.mark.parametrize(("names", "has_capsules"), [(Capsuled, True), (Other, False)])
+def test_names_that_an_editor_completes_are_those_of_the_registry(names, has_capsules):
+    expected = {
+        name
+        for name, preset in MODELS.items()
+        if not preset.is_own
+        and issubclass(preset._signature.return_annotation, CapsuleNetwork) == has_capsules
+    }
+    assert set(typing.get_args(names)) == expected
 
 
 def taken(kind):

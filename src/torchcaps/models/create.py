@@ -28,13 +28,27 @@ def list_models(*, pretrained: bool = False) -> list[str]:
     return zoo_names() if pretrained else sorted(MODELS)
 
 
-# Those that are no `CapsuleNetwork`, for type checkers; a test compares them with `MODELS`.
+# For type checkers, and for editors that complete a name: those that are no `CapsuleNetwork`, and
+# the others. A test compares them with `MODELS`; who registers a network has a name beside them.
 # fmt: off
 Other = Literal[
     "convnet_avg", "convnet_fc", "deepcaps", "efficient_convnet", "gu_convnet_cr",
     "gu_convnet_cr_sf", "gu_convnet_fc_lk", "gu_convnet_r", "linear_on_backbone",
     "rem_deepcaps", "resnet18", "tsai_cnn_c10", "tsai_cnn_c100", "tsai_dmm_cnn",
     "tsai_dmm_cnn_fcpool", "tsai_resnet18_c100",
+]
+Capsuled = Literal[
+    "capsnet", "capsules_on_backbone", "efficient_capsnet", "gamma_capsnet", "gu_aff_capsnet",
+    "gu_aff_capsnet_dr", "gu_capsnet", "gu_capsnet_nor", "hahn_sr_convnet", "hahn_sr_resnet20",
+    "matrix_capsnet", "matrix_capsnet_mnist", "mhsa_stack", "mitterreiter_5x16",
+    "mitterreiter_grid", "peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic",
+    "peer_sign_em", "rem_dr", "rem_eff_cifar", "rem_eff_mnist", "rem_eff_norb", "rem_eff_svhn",
+    "rem_effconv", "rem_gamma", "rem_multilayer", "tsai_dmm_matrix", "tsai_dmm_matrix_42m",
+    "tsai_dmm_vector", "tsai_dmm_vector_dynamic", "tsai_dynamic_resnet_c10",
+    "tsai_dynamic_resnet_c100", "tsai_dynamic_simple_c10", "tsai_dynamic_simple_c100",
+    "tsai_em_resnet_c10", "tsai_em_resnet_c100", "tsai_em_simple_c10", "tsai_em_simple_c100",
+    "tsai_inverted_resnet_c10", "tsai_inverted_resnet_c100", "tsai_inverted_simple_c10",
+    "tsai_inverted_simple_c100", "tsai_inverted_simple_c10_d36", "tsai_inverted_simple_c10_d64",
 ]
 Sizes = tuple[int, int, int] | None
 Moments = tuple[Sequence[float], Sequence[float]] | None
@@ -47,7 +61,7 @@ def create_model(
 ) -> NamedNetwork: ...
 @overload
 def create_model(
-    name: str, *, pretrained: str | None = None, image: Sizes = None,
+    name: Capsuled | str, *, pretrained: str | None = None, image: Sizes = None,
     n_classes: int | None = None, standardise: Moments = None, **options: Any,
 ) -> CapsuleNetwork: ...
 # fmt: on
