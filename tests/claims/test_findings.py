@@ -186,3 +186,48 @@ def test_networks_that_may_choose_are_not_shown_to_route_softly():
             accuracy = f"{fmean(values(data, alpha, 'accuracy')):.1f} ({right})"
             (row,) = re.findall(rf"\| {says} \| {alpha} \|(.*)", text)
             assert row.endswith(f"| {first}, {second} | {last} | {accuracy} |")
+
+
+def test_what_tables_1_and_2_print_hangs_on_first_weights():
+    """Every number of the page's table, and how many verdicts the study bears out."""
+    evidence = ROOT / "evidence"
+    of = {
+        each.recipe["options"]["weight_std"]: each
+        for each in read_records(evidence, study="initial-scales").values()
+    }
+    assert max(of[0.1].values("accuracy")) < 12
+    judged = results(evidence, paper="mitterreiter2023")
+    at_one = read_records(evidence)["42173fe386de"]
+    assert "weight_std" not in at_one.recipe["options"]
+    same = ("epochs", "train_images", "batch_size", "learning_rate", "data")
+    assert all(each.recipe[name] == at_one.recipe[name] for each in of.values() for name in same)
+    scales = {0.2: of[0.2], 0.3: of[0.3], 0.5: of[0.5], 1.0: at_one}
+    assert min(len(each.seeds) for each in scales.values()) >= 3
+    text = (FOLDER / "first-weights.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+, layer \d) \| (.*) \|$", text, re.MULTILINE))
+    assert len(rows) == 14
+    for name, row in rows.items():
+        metric, layer = name.split(", layer ")
+        claim = find_claim(f"mitt2023-t{1 if metric == 'dyr' else 2}-layer{layer}-{metric}")
+        digits = 1 if metric == "cas" else 2
+        ours = [
+            f"{fmean(each.values(f'{metric}.{layer}@affnist-style/test')):.{digits}f}"
+            for each in scales.values()
+        ]
+        assert row.split(" | ") == [f"{claim.value:g}", *ours]
+        # Nearer to the paper, the smaller the weights.
+        if metric == "cas" and layer in "34":
+            assert [float(each) for each in ours] == sorted(float(each) for each in ours)
+    deaths = {
+        (scale, k): each.values(f"cdr.{k}@affnist-style/test")
+        for scale, each in scales.items()
+        for k in (2, 3, 4)
+    }
+    assert [round(100 * share) for share in deaths.pop((0.2, 4))] == [6, 44, 0]
+    assert not any(map(any, deaths.values()))
+    stand = [
+        each
+        for each in judged
+        if each.starts and not each.claim.states and each.status in ("better", "worse")
+    ]
+    assert f"Of the 32 numbers {len(stand)} stand as verdicts on the paper" in text

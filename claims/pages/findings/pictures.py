@@ -56,6 +56,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "what-entropy-measures.svg", what_entropy_measures()
     yield "scale-and-ablations.svg", scale_and_ablations()
     yield "soft-routing.svg", soft_routing()
+    yield "first-weights.svg", first_weights()
 
 
 def bias_of_em() -> str:
@@ -540,6 +541,35 @@ def softer(data: str, alpha: str, layers: tuple[int, ...], less: str = "1") -> I
         for chosen in (alpha, less)
     )
     return mean_interval([value - low[seed] for seed, value in high.items()])
+
+
+# Five layers from N(0, 1), trained for as long as the others.
+OF_ONE = "42173fe386de"
+
+
+def first_weights() -> str:
+    """Active capsules of each layer of the network of [mitterreiter2023] Table 2, by the scale of
+    its first weights, where it learns."""
+    printed = [(k, _number(f"mitt2023-t2-layer{k}-cas")) for k in range(1, 6)]
+    lines = [Line("printed", printed)]
+    for scale, record in sorted(learning_scales().items()):
+        found = [
+            (k, statistics.fmean(record.values(f"cas.{k}@affnist-style/test"))) for k in range(1, 6)
+        ]
+        lines.append(Line(f"N(0, {scale:g}²)", found))
+    return draw_lines(lines, x_label="capsule layer", y_label="active capsules an image")
+
+
+def learning_scales() -> dict[float, Record]:
+    """The records of the network by the scale of its first weights, where 95 % are right."""
+    found = read_records(HERE.parents[2] / "evidence", study="initial-scales").values()
+    by_scale = {each.recipe["options"]["weight_std"]: each for each in found}
+    by_scale[1.0] = _records()[OF_ONE]
+    return {
+        scale: each
+        for scale, each in by_scale.items()
+        if statistics.fmean(each.values("accuracy")) >= 95
+    }
 
 
 @cache
