@@ -7,34 +7,36 @@ torch alone.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError as TorchcapsError
 
 if TYPE_CHECKING:
-    from torchcaps import (
-        analysis,
-        data,
-        layers,
-        models,
-        ops,
-        prune,
-        report,
-        study,
-        tasks,
-        testing,
-        train,
-        viz,
-    )
-    from torchcaps.layers import register_routing
-    from torchcaps.models import (
-        create_model,
-        list_models,
-        load,
-        optimise_for_inference,
-        push,
-        register_model,
-        save,
-    )
-    from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap, Window
+    from torchcaps import analysis as analysis
+    from torchcaps import data as data
+    from torchcaps import layers as layers
+    from torchcaps import models as models
+    from torchcaps import ops as ops
+    from torchcaps import prune as prune
+    from torchcaps import report as report
+    from torchcaps import study as study
+    from torchcaps import tasks as tasks
+    from torchcaps import testing as testing
+    from torchcaps import train as train
+    from torchcaps import viz as viz
+    from torchcaps.layers import register_routing as register_routing
+    from torchcaps.models import create_model as create_model
+    from torchcaps.models import list_models as list_models
+    from torchcaps.models import load as load
+    from torchcaps.models import optimise_for_inference as optimise_for_inference
+    from torchcaps.models import push as push
+    from torchcaps.models import register_model as register_model
+    from torchcaps.models import save as save
+    from torchcaps.types import Capsules as Capsules
+    from torchcaps.types import LayerTrace as LayerTrace
+    from torchcaps.types import Output as Output
+    from torchcaps.types import Routed as Routed
+    from torchcaps.types import Step as Step
+    from torchcaps.types import VoteMap as VoteMap
+    from torchcaps.types import Window as Window
 
 __version__ = "0.1.0"
 
@@ -66,38 +68,6 @@ _NAMES = {
     ),
 }
 
-__all__ = [
-    "Capsules",
-    "LayerTrace",
-    "Output",
-    "Routed",
-    "Step",
-    "TorchcapsError",
-    "VoteMap",
-    "Window",
-    "__version__",
-    "analysis",
-    "create_model",
-    "data",
-    "layers",
-    "list_models",
-    "load",
-    "models",
-    "ops",
-    "optimise_for_inference",
-    "prune",
-    "push",
-    "register_model",
-    "register_routing",
-    "report",
-    "save",
-    "study",
-    "tasks",
-    "testing",
-    "train",
-    "viz",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
@@ -108,4 +78,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_ROOMS, *_NAMES, "TorchcapsError", "__version__"])
+
+
+# Hidden from type checkers, to which all that is imported above under its own name is public.
+vars()["__all__"] = __dir__()

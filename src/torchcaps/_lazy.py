@@ -1,4 +1,8 @@
-"""Rooms that load a name when it is first used (PEP 562), and rooms that load all they have."""
+"""Rooms that load a name when it is first used (PEP 562), and rooms that load all they have.
+
+What a room shows is what its `__init__` imports out of its modules, each name under the same name,
+which type checkers take for public: `from torchcaps.room.module import name as name`.
+"""
 
 import ast
 import importlib
@@ -32,13 +36,21 @@ class LazyRoom(ModuleType):
 def lazily(room: str) -> None:
     """Have a package load, when it is first used, each name that it imports for type checkers."""
     package = sys.modules[room]
-    vars(package)["_homes"] = {
-        alias.name: node.module
+    vars(package)["_homes"] = publish(room)
+    package.__class__ = LazyRoom
+
+
+def publish(room: str) -> dict[str, str]:
+    """Make public what a package imports out of its modules; say where each name lies."""
+    package = sys.modules[room]
+    homes = {
+        alias.name: str(node.module)
         for node in ast.walk(ast.parse(inspect.getsource(package)))
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{room}.")
         for alias in node.names
     }
-    package.__class__ = LazyRoom
+    vars(package)["__all__"] = sorted(homes)
+    return homes
 
 
 def load_modules(room: str) -> None:

@@ -1,200 +1,113 @@
 """From a trace to labelled numbers. Nothing here knows what a model is."""
 
-from torchcaps._lazy import load_modules
-from torchcaps.analysis.activity import (
-    Activity,
-    LayerActivity,
-    MeasureActivity,
-    Thresholds,
-    capsule_activity,
-)
-from torchcaps.analysis.antipodal import (
-    Antipodal,
-    LayerAntipodal,
-    MeasureAntipodal,
-    opposite_pairs,
-    pair_cosines,
-)
-from torchcaps.analysis.backtrack import backtracked, tree_pixels, tree_size
-from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
-from torchcaps.analysis.causal import (
-    CapsuleUse,
-    CausalUse,
-    CouplingUse,
-    MeasureCausalUse,
-    causal_use,
-    paired_fall,
-    silence,
-)
-from torchcaps.analysis.choose_levels import ChosenLevels, choose_levels
-from torchcaps.analysis.compactness import (
-    Compactness,
-    FactorCompactness,
-    MeasureCompactness,
-    compactness,
-)
-from torchcaps.analysis.curves import area, jitter, onset, time_to
-from torchcaps.analysis.distribution import (
-    CouplingHistogram,
-    Couplings,
-    MeasureCouplings,
-    coupling_counts,
-)
-from torchcaps.analysis.dynamics import (
-    LayerDynamics,
-    MeasureDynamics,
-    RoutingDynamics,
-    routing_dynamics,
-)
-from torchcaps.analysis.fidelity import Fidelity, MeasureFidelity, class_paths
-from torchcaps.analysis.fixed_point import FixedPoint, FixedPointStep, MeasureFixedPoint
-from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
-from torchcaps.analysis.inequality import Inequality, LayerInequality, MeasureInequality, gini
-from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
-from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
-from torchcaps.analysis.mean_trace import mean_trace
-from torchcaps.analysis.measure import Measurement, measure
-from torchcaps.analysis.perturbation import ComponentChange, MeasurePerturbation, Perturbation
-from torchcaps.analysis.polarisation import (
-    MeasurePolarisation,
-    Polarisation,
-    StepPolarisation,
-    polarisation,
-)
-from torchcaps.analysis.quantise import quantise
-from torchcaps.analysis.robustness import ChangedAccuracy, MeasureRobustness, Robustness
-from torchcaps.analysis.saliency import focus, saliency, saliency_distance
-from torchcaps.analysis.selectivity import (
-    LayerSelectivity,
-    MeasureSelectivity,
-    Selectivity,
-    detection_auc,
-)
-from torchcaps.analysis.separation import MeasureSeparation, Separation, silhouette
-from torchcaps.analysis.starvation import (
-    Cancellation,
-    GradientCancellation,
-    GradientNorms,
-    LayerGradients,
-    gradient_cancellation,
-    gradient_norms,
-)
-from torchcaps.analysis.trace import capsule_layers, child_of, join, lengths
-from torchcaps.analysis.tree_distance import (
-    LayerTreeDistance,
-    MeasureTreeDistance,
-    TreeDistance,
-    tree_distance,
-)
-from torchcaps.analysis.zero_votes import LayerZeroVotes, MeasureZeroVotes, ZeroVotes, zero_blocks
+from torchcaps._lazy import load_modules, publish
+from torchcaps.analysis.activity import Activity as Activity
+from torchcaps.analysis.activity import LayerActivity as LayerActivity
+from torchcaps.analysis.activity import MeasureActivity as MeasureActivity
+from torchcaps.analysis.activity import Thresholds as Thresholds
+from torchcaps.analysis.activity import capsule_activity as capsule_activity
+from torchcaps.analysis.antipodal import Antipodal as Antipodal
+from torchcaps.analysis.antipodal import LayerAntipodal as LayerAntipodal
+from torchcaps.analysis.antipodal import MeasureAntipodal as MeasureAntipodal
+from torchcaps.analysis.antipodal import opposite_pairs as opposite_pairs
+from torchcaps.analysis.antipodal import pair_cosines as pair_cosines
+from torchcaps.analysis.backtrack import backtracked as backtracked
+from torchcaps.analysis.backtrack import tree_pixels as tree_pixels
+from torchcaps.analysis.backtrack import tree_size as tree_size
+from torchcaps.analysis.calibration import Calibration as Calibration
+from torchcaps.analysis.calibration import MeasureCalibration as MeasureCalibration
+from torchcaps.analysis.calibration import Reliability as Reliability
+from torchcaps.analysis.calibration import reliability as reliability
+from torchcaps.analysis.causal import CapsuleUse as CapsuleUse
+from torchcaps.analysis.causal import CausalUse as CausalUse
+from torchcaps.analysis.causal import CouplingUse as CouplingUse
+from torchcaps.analysis.causal import MeasureCausalUse as MeasureCausalUse
+from torchcaps.analysis.causal import causal_use as causal_use
+from torchcaps.analysis.causal import paired_fall as paired_fall
+from torchcaps.analysis.causal import silence as silence
+from torchcaps.analysis.choose_levels import ChosenLevels as ChosenLevels
+from torchcaps.analysis.choose_levels import choose_levels as choose_levels
+from torchcaps.analysis.compactness import Compactness as Compactness
+from torchcaps.analysis.compactness import FactorCompactness as FactorCompactness
+from torchcaps.analysis.compactness import MeasureCompactness as MeasureCompactness
+from torchcaps.analysis.compactness import compactness as compactness
+from torchcaps.analysis.curves import area as area
+from torchcaps.analysis.curves import jitter as jitter
+from torchcaps.analysis.curves import onset as onset
+from torchcaps.analysis.curves import time_to as time_to
+from torchcaps.analysis.distribution import CouplingHistogram as CouplingHistogram
+from torchcaps.analysis.distribution import Couplings as Couplings
+from torchcaps.analysis.distribution import MeasureCouplings as MeasureCouplings
+from torchcaps.analysis.distribution import coupling_counts as coupling_counts
+from torchcaps.analysis.dynamics import LayerDynamics as LayerDynamics
+from torchcaps.analysis.dynamics import MeasureDynamics as MeasureDynamics
+from torchcaps.analysis.dynamics import RoutingDynamics as RoutingDynamics
+from torchcaps.analysis.dynamics import routing_dynamics as routing_dynamics
+from torchcaps.analysis.fidelity import Fidelity as Fidelity
+from torchcaps.analysis.fidelity import MeasureFidelity as MeasureFidelity
+from torchcaps.analysis.fidelity import class_paths as class_paths
+from torchcaps.analysis.fixed_point import FixedPoint as FixedPoint
+from torchcaps.analysis.fixed_point import FixedPointStep as FixedPointStep
+from torchcaps.analysis.fixed_point import MeasureFixedPoint as MeasureFixedPoint
+from torchcaps.analysis.in_degree import InDegree as InDegree
+from torchcaps.analysis.in_degree import LayerInDegree as LayerInDegree
+from torchcaps.analysis.in_degree import MeasureInDegree as MeasureInDegree
+from torchcaps.analysis.in_degree import in_degree as in_degree
+from torchcaps.analysis.inequality import Inequality as Inequality
+from torchcaps.analysis.inequality import LayerInequality as LayerInequality
+from torchcaps.analysis.inequality import MeasureInequality as MeasureInequality
+from torchcaps.analysis.inequality import gini as gini
+from torchcaps.analysis.invariance import Invariance as Invariance
+from torchcaps.analysis.invariance import LayerInvariance as LayerInvariance
+from torchcaps.analysis.invariance import MeasureInvariance as MeasureInvariance
+from torchcaps.analysis.keys import ClassKeys as ClassKeys
+from torchcaps.analysis.keys import Keys as Keys
+from torchcaps.analysis.keys import MeasureKeys as MeasureKeys
+from torchcaps.analysis.keys import key_entropy as key_entropy
+from torchcaps.analysis.mean_trace import mean_trace as mean_trace
+from torchcaps.analysis.measure import Measurement as Measurement
+from torchcaps.analysis.measure import measure as measure
+from torchcaps.analysis.perturbation import ComponentChange as ComponentChange
+from torchcaps.analysis.perturbation import MeasurePerturbation as MeasurePerturbation
+from torchcaps.analysis.perturbation import Perturbation as Perturbation
+from torchcaps.analysis.polarisation import MeasurePolarisation as MeasurePolarisation
+from torchcaps.analysis.polarisation import Polarisation as Polarisation
+from torchcaps.analysis.polarisation import StepPolarisation as StepPolarisation
+from torchcaps.analysis.polarisation import polarisation as polarisation
+from torchcaps.analysis.quantise import quantise as quantise
+from torchcaps.analysis.robustness import ChangedAccuracy as ChangedAccuracy
+from torchcaps.analysis.robustness import MeasureRobustness as MeasureRobustness
+from torchcaps.analysis.robustness import Robustness as Robustness
+from torchcaps.analysis.saliency import focus as focus
+from torchcaps.analysis.saliency import saliency as saliency
+from torchcaps.analysis.saliency import saliency_distance as saliency_distance
+from torchcaps.analysis.selectivity import LayerSelectivity as LayerSelectivity
+from torchcaps.analysis.selectivity import MeasureSelectivity as MeasureSelectivity
+from torchcaps.analysis.selectivity import Selectivity as Selectivity
+from torchcaps.analysis.selectivity import detection_auc as detection_auc
+from torchcaps.analysis.separation import MeasureSeparation as MeasureSeparation
+from torchcaps.analysis.separation import Separation as Separation
+from torchcaps.analysis.separation import silhouette as silhouette
+from torchcaps.analysis.starvation import Cancellation as Cancellation
+from torchcaps.analysis.starvation import GradientCancellation as GradientCancellation
+from torchcaps.analysis.starvation import GradientNorms as GradientNorms
+from torchcaps.analysis.starvation import LayerGradients as LayerGradients
+from torchcaps.analysis.starvation import gradient_cancellation as gradient_cancellation
+from torchcaps.analysis.starvation import gradient_norms as gradient_norms
+from torchcaps.analysis.trace import capsule_layers as capsule_layers
+from torchcaps.analysis.trace import child_of as child_of
+from torchcaps.analysis.trace import join as join
+from torchcaps.analysis.trace import lengths as lengths
+from torchcaps.analysis.tree_distance import LayerTreeDistance as LayerTreeDistance
+from torchcaps.analysis.tree_distance import MeasureTreeDistance as MeasureTreeDistance
+from torchcaps.analysis.tree_distance import TreeDistance as TreeDistance
+from torchcaps.analysis.tree_distance import tree_distance as tree_distance
+from torchcaps.analysis.zero_votes import LayerZeroVotes as LayerZeroVotes
+from torchcaps.analysis.zero_votes import MeasureZeroVotes as MeasureZeroVotes
+from torchcaps.analysis.zero_votes import ZeroVotes as ZeroVotes
+from torchcaps.analysis.zero_votes import zero_blocks as zero_blocks
 
-__all__ = [
-    "Activity",
-    "Antipodal",
-    "Calibration",
-    "Cancellation",
-    "CapsuleUse",
-    "CausalUse",
-    "ChangedAccuracy",
-    "ChosenLevels",
-    "ClassKeys",
-    "Compactness",
-    "ComponentChange",
-    "CouplingHistogram",
-    "CouplingUse",
-    "Couplings",
-    "FactorCompactness",
-    "Fidelity",
-    "FixedPoint",
-    "FixedPointStep",
-    "GradientCancellation",
-    "GradientNorms",
-    "InDegree",
-    "Inequality",
-    "Invariance",
-    "Keys",
-    "LayerActivity",
-    "LayerAntipodal",
-    "LayerDynamics",
-    "LayerGradients",
-    "LayerInDegree",
-    "LayerInequality",
-    "LayerInvariance",
-    "LayerSelectivity",
-    "LayerTreeDistance",
-    "LayerZeroVotes",
-    "MeasureActivity",
-    "MeasureAntipodal",
-    "MeasureCalibration",
-    "MeasureCausalUse",
-    "MeasureCompactness",
-    "MeasureCouplings",
-    "MeasureDynamics",
-    "MeasureFidelity",
-    "MeasureFixedPoint",
-    "MeasureInDegree",
-    "MeasureInequality",
-    "MeasureInvariance",
-    "MeasureKeys",
-    "MeasurePerturbation",
-    "MeasurePolarisation",
-    "MeasureRobustness",
-    "MeasureSelectivity",
-    "MeasureSeparation",
-    "MeasureTreeDistance",
-    "MeasureZeroVotes",
-    "Measurement",
-    "Perturbation",
-    "Polarisation",
-    "Reliability",
-    "Robustness",
-    "RoutingDynamics",
-    "Selectivity",
-    "Separation",
-    "StepPolarisation",
-    "Thresholds",
-    "TreeDistance",
-    "ZeroVotes",
-    "area",
-    "backtracked",
-    "capsule_activity",
-    "capsule_layers",
-    "causal_use",
-    "child_of",
-    "choose_levels",
-    "class_paths",
-    "compactness",
-    "coupling_counts",
-    "detection_auc",
-    "focus",
-    "gini",
-    "gradient_cancellation",
-    "gradient_norms",
-    "in_degree",
-    "jitter",
-    "join",
-    "key_entropy",
-    "lengths",
-    "mean_trace",
-    "measure",
-    "onset",
-    "opposite_pairs",
-    "pair_cosines",
-    "paired_fall",
-    "polarisation",
-    "quantise",
-    "reliability",
-    "routing_dynamics",
-    "saliency",
-    "saliency_distance",
-    "silence",
-    "silhouette",
-    "time_to",
-    "tree_distance",
-    "tree_pixels",
-    "tree_size",
-    "zero_blocks",
-]
+publish(__name__)
 
 # A measurement by name need not be public to be known.
 load_modules(__name__)

@@ -5,27 +5,20 @@ a file for every way of choosing. Training with one of them is `train.fit` with 
 recipe.
 """
 
-from torchcaps.prune.controls import MaskAtTheEnd, RandomMasks
-from torchcaps.prune.lobster import Lobster
-from torchcaps.prune.magnitude import Magnitude, ramp
-from torchcaps.prune.masks import Masks, lowest
-from torchcaps.prune.pruner import Pruner, Scope, lamp
-from torchcaps.prune.snip import Snip
-from torchcaps.prune.weights import Sparsity, prunable, sparsity
+from torchcaps._lazy import publish
+from torchcaps.prune.controls import MaskAtTheEnd as MaskAtTheEnd
+from torchcaps.prune.controls import RandomMasks as RandomMasks
+from torchcaps.prune.lobster import Lobster as Lobster
+from torchcaps.prune.magnitude import Magnitude as Magnitude
+from torchcaps.prune.magnitude import ramp as ramp
+from torchcaps.prune.masks import Masks as Masks
+from torchcaps.prune.masks import lowest as lowest
+from torchcaps.prune.pruner import Pruner as Pruner
+from torchcaps.prune.pruner import Scope as Scope
+from torchcaps.prune.pruner import lamp as lamp
+from torchcaps.prune.snip import Snip as Snip
+from torchcaps.prune.weights import Sparsity as Sparsity
+from torchcaps.prune.weights import prunable as prunable
+from torchcaps.prune.weights import sparsity as sparsity
 
-__all__ = [
-    "Lobster",
-    "Magnitude",
-    "MaskAtTheEnd",
-    "Masks",
-    "Pruner",
-    "RandomMasks",
-    "Scope",
-    "Snip",
-    "Sparsity",
-    "lamp",
-    "lowest",
-    "prunable",
-    "ramp",
-    "sparsity",
-]
+publish(__name__)

@@ -10,21 +10,9 @@ from torchcaps.ops.fused.em import em_routing
 from torchcaps.ops.fused.inverted import inverted_routing
 from torchcaps.ops.fused.self_attention import self_attention_routing
 from torchcaps.ops.fused.uniform import uniform_routing
-from torchcaps.ops.fused.weighted import weighted_sums
+from torchcaps.ops.fused.weighted import weighted_sums as weighted_sums
 from torchcaps.ops.routing.inverted import InvertedOptions
 from torchcaps.types import Routed, VoteMap
-
-__all__ = [
-    "ROUTINGS",
-    "distance_routing",
-    "dynamic_routing",
-    "em_routing",
-    "inverted_routing",
-    "self_attention_routing",
-    "takes",
-    "uniform_routing",
-    "weighted_sums",
-]
 
 # By the names that layers know.
 ROUTINGS: dict[str, Callable[..., Routed]] = {

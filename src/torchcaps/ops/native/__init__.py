@@ -8,18 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchcaps.ops.native import dynamic, em
-from torchcaps.ops.native.build import available
+from torchcaps.ops.native.build import available as available
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
 from torchcaps.types import Routed, VoteMap
-
-__all__ = [
-    "ROUTINGS",
-    "available",
-    "dynamic_routing",
-    "em_routing",
-    "takes",
-]
 
 ROUTINGS: dict[str, Callable[..., Routed]] = {
     "dynamic": dynamic_routing,
