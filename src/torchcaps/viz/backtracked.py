@@ -3,7 +3,6 @@ image or, where the trace is a `mean_trace`, of a class or of a whole test set."
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -15,7 +14,7 @@ from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
 from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length, longest
-from torchcaps.viz.palette import INK, LENGTH, LENGTHS, MUTED, STYLE, cut_to, new_figure, say
+from torchcaps.viz.palette import INK, LENGTH, LENGTHS, MUTED, cut_to, new_figure, say, styled
 
 # Inches between two layers, and below the lowest.
 STEP, FOOT = 0.85, 0.45
@@ -23,6 +22,7 @@ STEP, FOOT = 0.85, 0.45
 UPRIGHT = 0.55
 
 
+@styled
 def draw_backtracked(
     trace: Trace,
     *,
@@ -56,28 +56,27 @@ def draw_backtracked(
     rows = [*_in_tree(edges, strength), [tops[k] for k in longest(length[-1][tops]).tolist()]]
     count = len(length[-1])
     names = called(class_names, count) if class_names else list(map(str, range(count)))
-    with matplotlib.rc_context(STYLE):
-        above = UPRIGHT if len(tops) > 1 else 0
-        height = STEP * (len(rows) - 1) + 0.4 + FOOT + above
-        figure = new_figure(height)
-        axes = figure.add_axes((0.2, FOOT / height, 0.78, 1 - FOOT / height))
-        for y, coupling in enumerate(strength):
-            _draw_edges(axes, y, rows[y], rows[y + 1], edges[y], coupling)
-        for y, (row, (name, _)) in enumerate(zip(rows, layers, strict=True)):
-            x = _x(len(row))
-            axes.scatter(
-                x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=full, s=34,
-                edgecolors=INK, linewidths=0.5, zorder=3,
-            )  # fmt: skip
-            inside = len(tops) if y == len(edges) else int(edges[y].any(1).sum())
-            shown = f"\n{len(row)} shown" if len(row) < inside else ""
-            label = f"{name}\n{inside} of {len(length[y])}{shown}"
-            say(axes, -0.04, y, label, ha="right")
-        _draw_names(axes, len(rows) - 0.75, [names[k] for k in rows[-1]])
-        axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45 + above / STEP))
-        axes.axis("off")
-        note = "dark: long capsule; line: coupling above an even split, wide is strong"
-        figure.text(0.02, 0.12 / height, note, fontsize=7, color=MUTED)
+    above = UPRIGHT if len(tops) > 1 else 0
+    height = STEP * (len(rows) - 1) + 0.4 + FOOT + above
+    figure = new_figure(height)
+    axes = figure.add_axes((0.2, FOOT / height, 0.78, 1 - FOOT / height))
+    for y, coupling in enumerate(strength):
+        _draw_edges(axes, y, rows[y], rows[y + 1], edges[y], coupling)
+    for y, (row, (name, _)) in enumerate(zip(rows, layers, strict=True)):
+        x = _x(len(row))
+        axes.scatter(
+            x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=full, s=34,
+            edgecolors=INK, linewidths=0.5, zorder=3,
+        )  # fmt: skip
+        inside = len(tops) if y == len(edges) else int(edges[y].any(1).sum())
+        shown = f"\n{len(row)} shown" if len(row) < inside else ""
+        label = f"{name}\n{inside} of {len(length[y])}{shown}"
+        say(axes, -0.04, y, label, ha="right")
+    _draw_names(axes, len(rows) - 0.75, [names[k] for k in rows[-1]])
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45 + above / STEP))
+    axes.axis("off")
+    note = "dark: long capsule; line: coupling above an even split, wide is strong"
+    figure.text(0.02, 0.12 / height, note, fontsize=7, color=MUTED)
     return figure
 
 

@@ -1,6 +1,5 @@
 """Mean couplings over many images with lengths and dead capsules [mitterreiter2023] Fig. 3."""
 
-import matplotlib
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -25,9 +24,10 @@ from torchcaps.viz.layered import (
     draw_rows,
     longest,
 )
-from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure, say
+from torchcaps.viz.palette import MUTED, WARMTH, new_figure, say, styled
 
 
+@styled
 def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | None = None) -> Figure:
     """Draw mean couplings as lines, warmer the more they change; mean lengths as bars with their
     spread.
@@ -42,34 +42,33 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
     """
     dynamics, activity = _measured(trace, activity)
     rows = [_row(layer) for layer in activity.layers]
-    with matplotlib.rc_context(STYLE):
-        band, height = 0.62, 0.92 * (len(rows) - 0.55)
-        figure = new_figure(height + band)
-        axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
-        for y, routed in enumerate(dynamics.layers):
-            below, above = rows[y], rows[y + 1]
-            mean = routed.mean[below.shown][:, above.shown]
-            std = routed.std[below.shown][:, above.shown]
-            # As in dyr, of the parents that are alive; with fewer than two nothing is perfect.
-            perfect = perfect_std(max(routed.n_parents, 2))
-            draw_couplings(axes, y, below, above, mean, warmth=std / perfect)
-        full = draw_rows(axes, rows)
-        axes.set_ylim(-0.08, len(rows) - 0.63)
-        notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))
-        notes.axis("off")
-        notes.set(xlim=(0, 1), ylim=(0, 1))
-        draw_legend(notes, 0.72)
-        small = {"color": MUTED, "fontsize": 7}
-        say(notes, -0.03, 0.6, f"full bar:\nlength {full:.3g}", ha="right", **small)
-        bar = figure.colorbar(
-            ScalarMappable(Normalize(0, 1), WARMTH),
-            cax=notes.inset_axes((0.38, 0.2, 0.3, 0.11)),
-            orientation="horizontal",
-            ticks=[],
-        )
-        bar.outline.set_visible(False)
-        say(notes, 0.36, 0.25, "same for every image", ha="right", **small)
-        say(notes, 0.7, 0.25, "perfect routing", **small)
+    band, height = 0.62, 0.92 * (len(rows) - 0.55)
+    figure = new_figure(height + band)
+    axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
+    for y, routed in enumerate(dynamics.layers):
+        below, above = rows[y], rows[y + 1]
+        mean = routed.mean[below.shown][:, above.shown]
+        std = routed.std[below.shown][:, above.shown]
+        # As in dyr, of the parents that are alive; with fewer than two nothing is perfect.
+        perfect = perfect_std(max(routed.n_parents, 2))
+        draw_couplings(axes, y, below, above, mean, warmth=std / perfect)
+    full = draw_rows(axes, rows)
+    axes.set_ylim(-0.08, len(rows) - 0.63)
+    notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))
+    notes.axis("off")
+    notes.set(xlim=(0, 1), ylim=(0, 1))
+    draw_legend(notes, 0.72)
+    small = {"color": MUTED, "fontsize": 7}
+    say(notes, -0.03, 0.6, f"full bar:\nlength {full:.3g}", ha="right", **small)
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(0, 1), WARMTH),
+        cax=notes.inset_axes((0.38, 0.2, 0.3, 0.11)),
+        orientation="horizontal",
+        ticks=[],
+    )
+    bar.outline.set_visible(False)
+    say(notes, 0.36, 0.25, "same for every image", ha="right", **small)
+    say(notes, 0.7, 0.25, "perfect routing", **small)
     return figure
 
 

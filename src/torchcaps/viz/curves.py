@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from torchcaps._printable import printable
 from torchcaps.analysis import Invariance
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.viz.palette import COLOURS, MUTED, STYLE, check_drawn, cut_to, in_legend, new_figure
+from torchcaps.viz.palette import COLOURS, MUTED, check_drawn, cut_to, in_legend, new_figure, styled
 
 # Lines differ in colour, in dashes and in marks, so that two of them are told apart in grey.
 LOOKS: list[dict[str, Any]] = [
@@ -27,6 +26,7 @@ WIDE = 50
 Panels = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
 
 
+@styled
 def draw_curves(panels: Panels, *, x: str, log: bool = False) -> Figure:
     """Draw named lines through points, a panel a quantity; a name has one look in all panels.
 
@@ -49,42 +49,41 @@ def draw_curves(panels: Panels, *, x: str, log: bool = False) -> Figure:
         )
     looks = dict(zip(names, LOOKS, strict=False))
     places = {p[0] for lines in panels.values() for points in lines.values() for p in points}
-    with matplotlib.rc_context(STYLE):
-        head = LEGEND * ((len(names) + 1) // 2) * any(names) + 0.1
-        figure = new_figure(PANEL * len(panels) + head + FOOT - 0.2)
-        height = figure.get_figheight()
-        for at, (title, lines) in enumerate(panels.items()):
-            low = height - head - PANEL * (at + 1) + 0.1
-            axes = figure.add_axes((0.15, low / height, 0.81, AXES / height))
-            for name, points in lines.items():
-                across, up, *ends = list(zip(*points, strict=True)) or [(), ()]
-                axes.plot(across, up, **looks[name])
-                if len(ends) == 2:
-                    colour = looks[name]["color"]
-                    axes.fill_between(across, ends[0], ends[1], color=colour, alpha=0.15, lw=0)
-            if log:
-                axes.set_xscale("log")
-                axes.set_xticks(sorted(places), [f"{each:g}" for each in sorted(places)])
-                axes.set_xticks([], minor=True)
-            else:
-                whole = all(float(each).is_integer() for each in places)
-                axes.xaxis.set_major_locator(MaxNLocator(8, integer=whole))
-            values = [point[1] for points in lines.values() for point in points]
-            if values and 0 < WIDE * min(values) < max(values):
-                axes.set_yscale("log")
-                # Powers would be set as formulas, which no text of ours is.
-                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-                axes.yaxis.set_minor_formatter(NullFormatter())
-            axes.set_title(printable(title, keep=""), fontsize=7.5, loc="left", pad=2)
-            axes.tick_params(length=2, labelsize=7, labelbottom=at == len(panels) - 1)
-            axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.5)
-            axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlabel(x, fontsize=7.5)
-        if any(names):
-            handles = [axes.plot([], [], **look)[0] for look in looks.values()]
-            labels = [in_legend(cut_to(printable(name, keep=""), 105, 7)) for name in names]
-            where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.13, 1), "ncols": 2}
-            figure.legend(handles, labels, fontsize=7, frameon=False, handlelength=2.6, **where)
+    head = LEGEND * ((len(names) + 1) // 2) * any(names) + 0.1
+    figure = new_figure(PANEL * len(panels) + head + FOOT - 0.2)
+    height = figure.get_figheight()
+    for at, (title, lines) in enumerate(panels.items()):
+        low = height - head - PANEL * (at + 1) + 0.1
+        axes = figure.add_axes((0.15, low / height, 0.81, AXES / height))
+        for name, points in lines.items():
+            across, up, *ends = list(zip(*points, strict=True)) or [(), ()]
+            axes.plot(across, up, **looks[name])
+            if len(ends) == 2:
+                colour = looks[name]["color"]
+                axes.fill_between(across, ends[0], ends[1], color=colour, alpha=0.15, lw=0)
+        if log:
+            axes.set_xscale("log")
+            axes.set_xticks(sorted(places), [f"{each:g}" for each in sorted(places)])
+            axes.set_xticks([], minor=True)
+        else:
+            whole = all(float(each).is_integer() for each in places)
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=whole))
+        values = [point[1] for points in lines.values() for point in points]
+        if values and 0 < WIDE * min(values) < max(values):
+            axes.set_yscale("log")
+            # Powers would be set as formulas, which no text of ours is.
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_title(printable(title, keep=""), fontsize=7.5, loc="left", pad=2)
+        axes.tick_params(length=2, labelsize=7, labelbottom=at == len(panels) - 1)
+        axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.5)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel(x, fontsize=7.5)
+    if any(names):
+        handles = [axes.plot([], [], **look)[0] for look in looks.values()]
+        labels = [in_legend(cut_to(printable(name, keep=""), 105, 7)) for name in names]
+        where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.13, 1), "ncols": 2}
+        figure.legend(handles, labels, fontsize=7, frameon=False, handlelength=2.6, **where)
     return figure
 
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import matplotlib
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,12 +22,12 @@ from torchcaps.viz.palette import (
     MUTED,
     OVER,
     PALE,
-    STYLE,
     WIDTH,
     cut_to,
     new_figure,
     say,
     show,
+    styled,
 )
 
 # Inches: a map, bars, the distance of two rows, names above the bars, what stands below all.
@@ -48,6 +47,7 @@ class _Level(NamedTuple):
         return self.grid[0] * self.grid[1] > 1
 
 
+@styled
 def draw_grids(
     trace: Trace, image: Tensor, *, index: int = 0, class_names: Sequence[str] = ()
 ) -> Figure:
@@ -75,36 +75,35 @@ def draw_grids(
     full = full_length([(level.length, None) for level in levels])
     heights = [MAP, *(MAP if level.is_map else BARS for level in levels)]
     tall = sum(heights) + GAP * len(levels) + NAMES + FOOT
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(tall)
+    figure = new_figure(tall)
 
-        def axes(left: float, right: float = 0) -> Axes:
-            """Add axes in the present row: a square, or as far as `right`."""
-            width = (right or left + MAP / WIDTH) - left
-            return figure.add_axes((left, low / tall, width, height / tall))
+    def axes(left: float, right: float = 0) -> Axes:
+        """Add axes in the present row: a square, or as far as `right`."""
+        width = (right or left + MAP / WIDTH) - left
+        return figure.add_axes((left, low / tall, width, height / tall))
 
-        low = FOOT
-        for level, height in zip([None, *levels], heights, strict=True):
-            label = "image"
-            if level is None:
-                show(axes(LEFT), image)
-                if levels[0].is_map and levels[0].leads is not None:
-                    _draw_over(axes(MIDDLE), image, levels[0])
-            elif level.is_map:
-                label = f"{level.name}\n{'×'.join(map(str, level.grid))}"
-                _draw_map(axes(LEFT), level.length.unflatten(0, level.grid).amax(-1) / full)
-                if level.leads is not None:
-                    _draw_map(axes(MIDDLE), _share(level.leads, level.grid))
-            else:
-                label = f"{level.name}\n{len(level.length)}"
-                _draw_bars(axes(LEFT, RIGHT), level, full, names if level is top else ())
-            say(figure, 0.28, (low + height / 2) / tall, label, ha="right", fontsize=8)
-            low += height + GAP
-        said = [f"length; dark, full: {full:.3g}", "leads to the answer"]
-        if not any(level.is_map for level in levels):
-            said = [f"{said[0]}; dark: {said[1]}"]
-        for left, caption in zip((LEFT, MIDDLE), said, strict=False):
-            say(figure, left, 0.13 / tall, caption, color=MUTED, fontsize=6.5)
+    low = FOOT
+    for level, height in zip([None, *levels], heights, strict=True):
+        label = "image"
+        if level is None:
+            show(axes(LEFT), image)
+            if levels[0].is_map and levels[0].leads is not None:
+                _draw_over(axes(MIDDLE), image, levels[0])
+        elif level.is_map:
+            label = f"{level.name}\n{'×'.join(map(str, level.grid))}"
+            _draw_map(axes(LEFT), level.length.unflatten(0, level.grid).amax(-1) / full)
+            if level.leads is not None:
+                _draw_map(axes(MIDDLE), _share(level.leads, level.grid))
+        else:
+            label = f"{level.name}\n{len(level.length)}"
+            _draw_bars(axes(LEFT, RIGHT), level, full, names if level is top else ())
+        say(figure, 0.28, (low + height / 2) / tall, label, ha="right", fontsize=8)
+        low += height + GAP
+    said = [f"length; dark, full: {full:.3g}", "leads to the answer"]
+    if not any(level.is_map for level in levels):
+        said = [f"{said[0]}; dark: {said[1]}"]
+    for left, caption in zip((LEFT, MIDDLE), said, strict=False):
+        say(figure, left, 0.13 / tall, caption, color=MUTED, fontsize=6.5)
     return figure
 
 

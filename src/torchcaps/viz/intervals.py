@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from torchcaps.analysis import CausalUse
 from torchcaps.viz.palette import (
     LENGTH,
     MUTED,
-    STYLE,
     check_drawn,
     inner_axes,
     new_figure,
     say,
+    styled,
 )
 
 # A longer label is cut in the middle, where two of them differ least.
@@ -28,6 +27,7 @@ WAYS = {
 }
 
 
+@styled
 def draw_intervals(
     rows: Sequence[tuple[str, float, float | None, float | None, Sequence[float]]],
     *,
@@ -48,40 +48,39 @@ def draw_intervals(
 
     >>> draw_intervals([("twin", 0.97, 0.96, 0.98, [0.969, 0.971])], label="accuracy")
     """
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(0.45 * len(rows) + 0.7)
-        axes = inner_axes(figure, 0.05, 0.45, 0.9, 0.1)
-        for place, (name, mean, low, high, values) in enumerate(rows):
-            y = len(rows) - 1 - place
-            if low is not None and high is not None:
-                axes.plot([low, high], [y, y], color=LENGTH, lw=2)
-            axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
-            axes.plot(mean, y, "o", color=LENGTH, ms=5)
-            # The dashed line of all rows leaves out the letters.
-            ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            place_of = axes.get_yaxis_transform()
-            say(axes, 0, y + 0.28, _short(name), transform=place_of, bbox=ground)
-        if span is not None:
-            axes.set_xlim(*span)
-        if line is not None:
-            axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
-            # Towards the middle, where there is room for its name.
-            is_right = line[0] > sum(axes.get_xlim()) / 2
-            axes.annotate(
-                _short(line[1]),
-                (line[0], 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(-3 if is_right else 3, -2),
-                textcoords="offset points",
-                ha="right" if is_right else "left",
-                va="top",
-                fontsize=7.5,
-                color=MUTED,
-            )
-        axes.set_ylim(-0.6, len(rows) - 0.2)
-        axes.set_yticks([])
-        axes.set_xlabel(f"{label} ({note})" if note else label, fontsize=7.5)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+    figure = new_figure(0.45 * len(rows) + 0.7)
+    axes = inner_axes(figure, 0.05, 0.45, 0.9, 0.1)
+    for place, (name, mean, low, high, values) in enumerate(rows):
+        y = len(rows) - 1 - place
+        if low is not None and high is not None:
+            axes.plot([low, high], [y, y], color=LENGTH, lw=2)
+        axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
+        axes.plot(mean, y, "o", color=LENGTH, ms=5)
+        # The dashed line of all rows leaves out the letters.
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        place_of = axes.get_yaxis_transform()
+        say(axes, 0, y + 0.28, _short(name), transform=place_of, bbox=ground)
+    if span is not None:
+        axes.set_xlim(*span)
+    if line is not None:
+        axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
+        # Towards the middle, where there is room for its name.
+        is_right = line[0] > sum(axes.get_xlim()) / 2
+        axes.annotate(
+            _short(line[1]),
+            (line[0], 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3 if is_right else 3, -2),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+            va="top",
+            fontsize=7.5,
+            color=MUTED,
+        )
+    axes.set_ylim(-0.6, len(rows) - 0.2)
+    axes.set_yticks([])
+    axes.set_xlabel(f"{label} ({note})" if note else label, fontsize=7.5)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -17,13 +16,13 @@ from torchcaps.viz.palette import (
     INK,
     MUTED,
     PAPER,
-    STYLE,
     check_drawn,
     cut_to,
     in_legend,
     inner_axes,
     new_figure,
     say,
+    styled,
 )
 
 # Points beside a bar for the name of its class.
@@ -32,6 +31,7 @@ NAME = 52
 HATCHES, DASHES = ("", "////", "....", "xxxx", "----"), ("-", "--", ":", "-.")
 
 
+@styled
 def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = ()) -> Figure:
     """Draw a bar a class: the entropy of its trees, and in grey what it would be had every image
     its own tree; beside it the number of trees [renzulli2025] Fig. 9. Of several networks the bars
@@ -56,38 +56,38 @@ def draw_keys(keys: Keys | Mapping[str, Keys], *, class_names: Sequence[str] = (
         )
     names = [cut_to(name, NAME, 7.5) for name in names]
     high = 0.62 / len(rows)
-    with matplotlib.rc_context(STYLE):
-        head = 0.15 + 0.2 * (len(rows) > 1)
-        figure = new_figure((0.1 + 0.14 * len(rows)) * len(names) + 0.6 + head)
-        # Room for the bars, and right of them for "10000 trees of 10000 images".
-        axes = inner_axes(figure, 0.2, 0.45, 0.4, head)
-        looks = zip(COLOURS, HATCHES, strict=True)
-        shown = zip(found.items(), looks, strict=False)
-        for at, ((network, each), (colour, hatch)) in enumerate(shown):
-            middle = 0.31 - (at + 0.5) * high
-            places = [len(names) - 1 - k + middle for k in range(len(names))]
-            axes.barh(places, [row.bound for row in each.classes], height=high, color="#e6eaee")
-            entropies = [row.entropy for row in each.classes]
-            look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "lw": 0}
-            axes.barh(places, entropies, height=0.9 * high, label=in_legend(network), **look)
-            for y, row in zip(places, each.classes, strict=True):
-                trees = "tree" if row.keys == 1 else "trees"
-                images = "image" if row.images == 1 else "images"
-                said = f"{row.keys} {trees} of {row.images} {images}"
-                beside = axes.get_yaxis_transform()
-                say(axes, 1.04, y, said, transform=beside, color=INK, fontsize=7, clip_on=False)
-        if len(rows) > 1:
-            where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.18, 1), "ncols": 3}
-            handles = [bar[0] for bar in axes.containers[1::2]]
-            figure.legend(handles, [*found], fontsize=7, frameon=False, **where)
-        axes.set_yticks(range(len(names)), names[::-1], fontsize=7.5)
-        axes.set_ylim(-0.6, len(names) - 0.4)
-        axes.set_xlabel("entropy of the trees in bit (grey: a tree an image)", fontsize=7.5)
-        axes.tick_params(length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+    head = 0.15 + 0.2 * (len(rows) > 1)
+    figure = new_figure((0.1 + 0.14 * len(rows)) * len(names) + 0.6 + head)
+    # Room for the bars, and right of them for "10000 trees of 10000 images".
+    axes = inner_axes(figure, 0.2, 0.45, 0.4, head)
+    looks = zip(COLOURS, HATCHES, strict=True)
+    shown = zip(found.items(), looks, strict=False)
+    for at, ((network, each), (colour, hatch)) in enumerate(shown):
+        middle = 0.31 - (at + 0.5) * high
+        places = [len(names) - 1 - k + middle for k in range(len(names))]
+        axes.barh(places, [row.bound for row in each.classes], height=high, color="#e6eaee")
+        entropies = [row.entropy for row in each.classes]
+        look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "lw": 0}
+        axes.barh(places, entropies, height=0.9 * high, label=in_legend(network), **look)
+        for y, row in zip(places, each.classes, strict=True):
+            trees = "tree" if row.keys == 1 else "trees"
+            images = "image" if row.images == 1 else "images"
+            said = f"{row.keys} {trees} of {row.images} {images}"
+            beside = axes.get_yaxis_transform()
+            say(axes, 1.04, y, said, transform=beside, color=INK, fontsize=7, clip_on=False)
+    if len(rows) > 1:
+        where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.18, 1), "ncols": 3}
+        handles = [bar[0] for bar in axes.containers[1::2]]
+        figure.legend(handles, [*found], fontsize=7, frameon=False, **where)
+    axes.set_yticks(range(len(names)), names[::-1], fontsize=7.5)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_xlabel("entropy of the trees in bit (grey: a tree an image)", fontsize=7.5)
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 
+@styled
 def draw_couplings_histogram(
     *found: tuple[str, Couplings], classes: Sequence[int] | None = None
 ) -> Figure:
@@ -111,32 +111,31 @@ def draw_couplings_histogram(
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
         check_drawn("draw_couplings_histogram", pair[1] if is_pair else pair, Couplings, what)
     rows = _of_layers(found) if classes is None else _of_classes(found, classes)
-    with matplotlib.rc_context(STYLE):
-        height = 1.05 * len(rows) + 0.45
-        figure = new_figure(height)
-        for k, (title, histograms) in enumerate(rows):
-            low = (0.42 + 1.05 * (len(rows) - 1 - k)) / height
-            axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
-            for (network, _), each, style, colour in zip(
-                found, histograms, cycle(DASHES), cycle(COLOURS), strict=False
-            ):
-                share = each.counts.double() / max(int(each.counts.sum()), 1)
-                edges = [b / len(share) for b in range(len(share) + 1)]
-                axes.stairs(
-                    share.numpy(), edges, color=colour, ls=style, lw=1.2, label=in_legend(network)
-                )
-            axes.set_yscale("log")
-            # Powers would be set as formulas, which no text of ours is.
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-            axes.set_xlim(0, 1)
-            axes.set_title(title, fontsize=7.5, loc="left", pad=2)
-            axes.tick_params(length=2, labelsize=7, labelbottom=k == len(rows) - 1)
-            axes.spines[["top", "right"]].set_visible(False)
-            if k == 0 and len(found) > 1:
-                axes.legend(fontsize=6.5, frameon=False)
-        figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
-        say(figure, 0.005, 0.5, "share of couplings", rotation=90, fontsize=7, color=MUTED)
+    height = 1.05 * len(rows) + 0.45
+    figure = new_figure(height)
+    for k, (title, histograms) in enumerate(rows):
+        low = (0.42 + 1.05 * (len(rows) - 1 - k)) / height
+        axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
+        for (network, _), each, style, colour in zip(
+            found, histograms, cycle(DASHES), cycle(COLOURS), strict=False
+        ):
+            share = each.counts.double() / max(int(each.counts.sum()), 1)
+            edges = [b / len(share) for b in range(len(share) + 1)]
+            axes.stairs(
+                share.numpy(), edges, color=colour, ls=style, lw=1.2, label=in_legend(network)
+            )
+        axes.set_yscale("log")
+        # Powers would be set as formulas, which no text of ours is.
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlim(0, 1)
+        axes.set_title(title, fontsize=7.5, loc="left", pad=2)
+        axes.tick_params(length=2, labelsize=7, labelbottom=k == len(rows) - 1)
+        axes.spines[["top", "right"]].set_visible(False)
+        if k == 0 and len(found) > 1:
+            axes.legend(fontsize=6.5, frameon=False)
+    figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
+    say(figure, 0.005, 0.5, "share of couplings", rotation=90, fontsize=7, color=MUTED)
     return figure
 
 

@@ -54,6 +54,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
+# Around every function that draws.
+styled = matplotlib.rc_context(STYLE)
+
+
 def new_figure(height: float) -> Figure:
     """Make a figure of the common width, without pyplot and its global state."""
     return Figure(figsize=(WIDTH, height), facecolor=PAPER)

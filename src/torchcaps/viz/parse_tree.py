@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import matplotlib
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -21,12 +20,13 @@ from torchcaps.viz.layered import (
     longest,
     strongest,
 )
-from torchcaps.viz.palette import MUTED, STYLE, WIDTH, cut_to, new_figure, say, show
+from torchcaps.viz.palette import MUTED, WIDTH, cut_to, new_figure, say, show, styled
 
 # Points for a line beside the image.
 NOTE = 185
 
 
+@styled
 def draw_parse_tree(
     trace: Trace,
     image: Tensor,
@@ -65,30 +65,29 @@ def draw_parse_tree(
     if part_names:
         names = called(part_names, rows[0].n)
         rows[0] = replace(rows[0], labels=[names[k] for k in rows[0].shown])
-    with matplotlib.rc_context(STYLE):
-        foot = 0.6 if part_names else 0.08
-        band, height = 1.2, 0.92 * (len(rows) + 0.02 + foot)
-        figure = new_figure(height + band)
-        axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
-        for y, layer in enumerate(trace):
-            coupling = finite_coupling(layer)[index].float()
-            below, above = rows[y], rows[y + 1]
-            # Of all parents: the strongest may not be among those that are shown.
-            full = strongest(coupling)[below.shown][:, above.shown] & (below.length > 0)[:, None]
-            coupling = coupling[below.shown][:, above.shown]
-            draw_couplings(axes, y, below, above, coupling, full=full)
-        full_bar = draw_rows(axes, rows)
-        axes.set_ylim(-foot, len(rows) + 0.02)
-        box = (0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band))
-        show(figure.add_axes(box), image).axis("off")
-        notes = figure.add_axes((0.32, 0.02, 0.66, 1.0 / (height + band)))
-        notes.axis("off")
-        notes.set(xlim=(0, 1), ylim=(0, 1))
-        said = cut_to(_longest(rows[-1], class_names), NOTE, 8.5)
-        say(notes, 0.0, 0.83, said, fontsize=8.5)
-        note = f"bar: length, full is {full_bar:.3g}\nfaded: lines to any but the strongest parent"
-        say(notes, 0.0, 0.5, note, color=MUTED)
-        draw_legend(notes, 0.25)
+    foot = 0.6 if part_names else 0.08
+    band, height = 1.2, 0.92 * (len(rows) + 0.02 + foot)
+    figure = new_figure(height + band)
+    axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
+    for y, layer in enumerate(trace):
+        coupling = finite_coupling(layer)[index].float()
+        below, above = rows[y], rows[y + 1]
+        # Of all parents: the strongest may not be among those that are shown.
+        full = strongest(coupling)[below.shown][:, above.shown] & (below.length > 0)[:, None]
+        coupling = coupling[below.shown][:, above.shown]
+        draw_couplings(axes, y, below, above, coupling, full=full)
+    full_bar = draw_rows(axes, rows)
+    axes.set_ylim(-foot, len(rows) + 0.02)
+    box = (0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band))
+    show(figure.add_axes(box), image).axis("off")
+    notes = figure.add_axes((0.32, 0.02, 0.66, 1.0 / (height + band)))
+    notes.axis("off")
+    notes.set(xlim=(0, 1), ylim=(0, 1))
+    said = cut_to(_longest(rows[-1], class_names), NOTE, 8.5)
+    say(notes, 0.0, 0.83, said, fontsize=8.5)
+    note = f"bar: length, full is {full_bar:.3g}\nfaded: lines to any but the strongest parent"
+    say(notes, 0.0, 0.5, note, color=MUTED)
+    draw_legend(notes, 0.25)
     return figure
 
 

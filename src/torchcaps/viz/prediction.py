@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -15,10 +14,10 @@ from torchcaps.viz.palette import (
     LENGTH,
     MUTED,
     PALE,
-    STYLE,
     WIDTH,
     new_figure,
     show,
+    styled,
 )
 
 # More bars than this are no longer caption apart; of more classes the highest are drawn.
@@ -38,6 +37,7 @@ class Shown(NamedTuple):
     winner: int | None = None
 
 
+@styled
 def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measure: str) -> Figure:
     """Draw one row an image: the image, a bar for each class, the reconstruction.
 
@@ -53,20 +53,19 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
     """
     bars = min(len(class_names), MOST_BARS)
     each = max(BAR * bars, SIDE + 0.1) + MARGIN
-    with matplotlib.rc_context(STYLE):
-        tall = each * len(rows)
-        figure = new_figure(tall)
-        for at, row in enumerate(rows):
-            low = 1 - (at + 1) / len(rows)
-            high = low + (each - 0.28) / tall
-            figure.text(0.03, high + 0.06 / tall, printable(row.title, keep=""), color=INK)
-            _draw_image(figure, row.pixels, 0.03, high, "image")
-            if row.reconstruction is not None:
-                _draw_image(figure, row.reconstruction, 0.97 - SIDE / WIDTH, high, "reconstruction")
-            height = BAR * bars / tall
-            wide = 0.18 if row.reconstruction is not None else 0.44
-            axes = figure.add_axes((0.44, high - height, wide, height))
-            _draw_bars(axes, row, class_names, bars, measure)
+    tall = each * len(rows)
+    figure = new_figure(tall)
+    for at, row in enumerate(rows):
+        low = 1 - (at + 1) / len(rows)
+        high = low + (each - 0.28) / tall
+        figure.text(0.03, high + 0.06 / tall, printable(row.title, keep=""), color=INK)
+        _draw_image(figure, row.pixels, 0.03, high, "image")
+        if row.reconstruction is not None:
+            _draw_image(figure, row.reconstruction, 0.97 - SIDE / WIDTH, high, "reconstruction")
+        height = BAR * bars / tall
+        wide = 0.18 if row.reconstruction is not None else 0.44
+        axes = figure.add_axes((0.44, high - height, wide, height))
+        _draw_bars(axes, row, class_names, bars, measure)
     return figure
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -12,7 +11,7 @@ from torchcaps._checks import check_choice, check_shape
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.viz.curves import draw_curves, draw_training
-from torchcaps.viz.palette import INK, STYLE, WIDTH, check_drawn, new_figure, show
+from torchcaps.viz.palette import INK, WIDTH, check_drawn, new_figure, show, styled
 
 FIELDS = ("sparsity", "validation_accuracy", "entropy")
 
@@ -68,6 +67,7 @@ def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
     return draw_curves(panels, x="levels", log=True)
 
 
+@styled
 def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     """Draw a row an image: the image, then for every network where the capsules of its answer lie,
     over the image [renzulli2025] Fig. 5. Each map is drawn as shares of its own largest value:
@@ -93,19 +93,18 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     columns = len(maps) + 1
     cell = min(WIDTH / columns, 1.1)
     tall = cell * len(images) + 0.3
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(tall)
-        for k, pixels in enumerate(images):
-            for column, name in enumerate(["image", *maps]):
-                side = 0.94 * cell
-                low = tall - 0.3 - (k + 1) * cell
-                left = (WIDTH - columns * cell) / 2 + column * cell
-                box = (left / WIDTH, low / tall, side / WIDTH, side / tall)
-                axes = show(figure.add_axes(box), pixels)
-                if column:
-                    heat = maps[name][k].detach().float().cpu()
-                    share = (heat / heat.max().clamp(min=torch.finfo(heat.dtype).tiny)).numpy()
-                    axes.imshow(share, cmap="inferno", vmin=0, vmax=1, alpha=0.55)
-                if k == 0:
-                    axes.set_title(printable(name, keep=""), fontsize=7, color=INK, pad=3)
+    figure = new_figure(tall)
+    for k, pixels in enumerate(images):
+        for column, name in enumerate(["image", *maps]):
+            side = 0.94 * cell
+            low = tall - 0.3 - (k + 1) * cell
+            left = (WIDTH - columns * cell) / 2 + column * cell
+            box = (left / WIDTH, low / tall, side / WIDTH, side / tall)
+            axes = show(figure.add_axes(box), pixels)
+            if column:
+                heat = maps[name][k].detach().float().cpu()
+                share = (heat / heat.max().clamp(min=torch.finfo(heat.dtype).tiny)).numpy()
+                axes.imshow(share, cmap="inferno", vmin=0, vmax=1, alpha=0.55)
+            if k == 0:
+                axes.set_title(printable(name, keep=""), fontsize=7, color=INK, pad=3)
     return figure

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import matplotlib
 import torch
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -11,7 +10,7 @@ from torch import Tensor
 from torchcaps._checks import check_shape
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import STYLE, WIDTH, cut_to, new_figure, say, show
+from torchcaps.viz.palette import WIDTH, cut_to, new_figure, say, show, styled
 
 # Two colours on black, the second much lighter, so that grey tells them apart too.
 OF_TWO = torch.tensor([to_rgb("#3d8fd1"), to_rgb("#ffc36b")])
@@ -19,6 +18,7 @@ OF_TWO = torch.tensor([to_rgb("#3d8fd1"), to_rgb("#ffc36b")])
 CAPTION = 0.16
 
 
+@styled
 def draw_samples(images: Tensor, captions: Sequence[str], *, columns: int = 6) -> Figure:
     """Draw images in rows with a caption each; two objects that came apart in two colours [gu2021]
     Fig. 2.
@@ -41,15 +41,14 @@ def draw_samples(images: Tensor, captions: Sequence[str], *, columns: int = 6) -
         )
     side, rows = WIDTH / columns, -(-len(images) // columns)
     tall = (side + CAPTION) * rows
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(tall)
-        for at, (pixels, caption) in enumerate(zip(images, captions, strict=True)):
-            row, column = divmod(at, columns)
-            low = 1 - (row + 1) / rows
-            place = (column + 0.04) / columns, low + CAPTION / tall
-            box = *place, 0.92 / columns, 0.96 * side / tall
-            show(figure.add_axes(box), pixels).axis("off")
-            shown = cut_to(printable(caption, keep=""), 72 * 0.9 * side, 6.5)
-            x, y = (column + 0.5) / columns, low + CAPTION / tall / 2
-            say(figure, x, y, shown, ha="center", fontsize=6.5)
+    figure = new_figure(tall)
+    for at, (pixels, caption) in enumerate(zip(images, captions, strict=True)):
+        row, column = divmod(at, columns)
+        low = 1 - (row + 1) / rows
+        place = (column + 0.04) / columns, low + CAPTION / tall
+        box = *place, 0.92 / columns, 0.96 * side / tall
+        show(figure.add_axes(box), pixels).axis("off")
+        shown = cut_to(printable(caption, keep=""), 72 * 0.9 * side, 6.5)
+        x, y = (column + 0.5) / columns, low + CAPTION / tall / 2
+        say(figure, x, y, shown, ha="center", fontsize=6.5)
     return figure
