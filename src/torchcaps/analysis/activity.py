@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_type
 from torchcaps.analysis.by_name import measured_as
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
@@ -84,7 +84,7 @@ def capsule_activity(trace: Trace, *, thresholds: Thresholds = Thresholds()) -> 
 
 
 @measured_as("activity")
-class MeasureActivity:
+class MeasureActivity(OfTraces):
     """Capsule activity of a stream of images; see `capsule_activity`."""
 
     def __init__(self, *, thresholds: Thresholds = Thresholds()) -> None:
@@ -94,11 +94,7 @@ class MeasureActivity:
         # Active capsules an image, for each factor of the sweep.
         self._active: dict[str, Moments] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         least = torch.tensor(SWEEP, dtype=torch.float64) * self.thresholds.active
         for name, capsules in capsule_layers(trace):
             length = image_lengths(name, capsules)

@@ -32,7 +32,7 @@ from torchcaps._checks import check_shape
 from torchcaps.analysis.activity import SWEEP, Thresholds, check_thresholds, is_dead
 from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import even_split
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
@@ -103,7 +103,7 @@ def routing_dynamics(
 
 
 @measured_as("dynamics")
-class MeasureDynamics:
+class MeasureDynamics(OfTraces):
     """Routing dynamics of a stream of images; see `routing_dynamics`."""
 
     def __init__(
@@ -118,11 +118,7 @@ class MeasureDynamics:
         self.drop_dead_parents, self.drop_dead_children = drop_dead_parents, drop_dead_children
         self._layers: dict[str, _Layer] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         check_trace(trace)
         for layer in trace:
             self._layers.setdefault(layer.name, _Layer()).add(layer)

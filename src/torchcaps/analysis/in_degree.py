@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import comparable_coupling
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace
@@ -61,7 +61,7 @@ def in_degree(coupling: Tensor, *, threshold: float = 1.0) -> Tensor:
 
 
 @measured_as("in-degree")
-class MeasureInDegree:
+class MeasureInDegree(OfTraces):
     """In-degrees of every routed layer.
 
     Arguments:
@@ -74,11 +74,7 @@ class MeasureInDegree:
         # Of degree and of "at least one", for each threshold: [thresholds, 2, parents].
         self._layers: dict[str, Moments] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         check_trace(trace)
         for layer in trace:
             coupling = comparable_coupling(layer)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from torchcaps.analysis.by_name import measured_as
 from torchcaps.analysis.even_split import comparable_coupling
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
@@ -77,7 +77,7 @@ def gini(coupling: Tensor) -> Tensor:
 
 
 @measured_as("inequality")
-class MeasureInequality:
+class MeasureInequality(OfTraces):
     """Small couplings and Gini coefficients of every routed layer.
 
     Arguments:
@@ -95,11 +95,7 @@ class MeasureInequality:
         # Of (gini, each of the sweep, the own grid, each of the grids), over images.
         self._layers: dict[str, Moments] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         check_trace(trace)
         for number, layer in enumerate(trace):
             coupling = comparable_coupling(layer)

@@ -4,6 +4,7 @@ A measurement is a small final class: `update` takes one batch, `result` gives t
 the order of images nor their batches change a result.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -50,6 +51,17 @@ class Measurement(Protocol):
 
     def result(self) -> Result:
         """Return the numbers so far."""
+
+
+class OfTraces(ABC):
+    """A measurement that looks at traces alone."""
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace)
+
+    @abstractmethod
+    def add(self, trace: Trace) -> None:
+        """Measure the images of a trace."""
 
 
 def measure(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_finite
 from torchcaps.analysis.by_name import measured_as
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace, last_coupling
@@ -62,7 +62,7 @@ def polarisation(coupling: Tensor) -> Tensor:
 
 
 @measured_as("polarisation", steps=True)
-class MeasurePolarisation:
+class MeasurePolarisation(OfTraces):
     """Polarisation of every kept iteration of every routed layer; all with keep="steps"."""
 
     def __init__(self) -> None:
@@ -70,11 +70,7 @@ class MeasurePolarisation:
         # Of (polarisation, strongest) over rows; None where a coupling was negative.
         self._steps: dict[tuple[str, int], Moments | None] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         check_trace(trace)
         self._images += len(last_coupling(trace[0]))
         for layer in trace:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_finite
 from torchcaps.analysis.by_name import measured_as
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import OfTraces
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace
@@ -67,18 +67,14 @@ def zero_blocks(weight: Tensor) -> Tensor:
 
 
 @measured_as("zero-votes")
-class MeasureZeroVotes:
+class MeasureZeroVotes(OfTraces):
     """Zero blocks and votes of every routed layer whose children have weights of their own."""
 
     def __init__(self) -> None:
         self._votes: dict[str, Moments] = {}  # of (zero votes, those of zero children)
         self._blocks: dict[str, tuple[float, float]] = {}
 
-    def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
-
     def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
         check_trace(trace)
         for layer, weight in _weights(trace):
             seen = self._votes.setdefault(layer.name, Moments())
