@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from typing import Any
 
 from torchcaps._printable import printable
 
@@ -20,11 +21,5 @@ def escape_what_is_said() -> None:
     warnings.formatwarning = _shown
 
 
-def _shown(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    return printable(_formatted(message, category, filename, lineno, line))
+def _shown(*warning: Any, **more: Any) -> str:
+    return printable(_formatted(*warning, **more))

@@ -35,11 +35,16 @@ class Watcher:
     What `state_dict` returns is kept in the state of a run by the name of the class.
     """
 
+    # Attributes that are kept.
+    kept: tuple[str, ...] = ()
+
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what an earlier stretch of the run remembered."""
+        for name in self.kept:
+            setattr(self, name, state_dict[name])
 
     def on_train_start(self, loop: "Loop") -> None:
         """Act before the first step of this stretch."""
@@ -70,18 +75,13 @@ class Watcher:
 
 
 class Loop:
-    """Trains a network. What is measured of an epoch is in `metrics`, by name.
+    """Trains a network, which is on its device. What is measured of an epoch is in `metrics`, by
+    name.
 
-    Arguments:
-        recipe: how it is trained.
-        model: the network, on its device.
-        training: images to train on, in the order of each epoch.
-        validation: images that are looked at after each epoch.
-        watchers: are told what happens, in this order; one ends training by `should_stop`.
-        ranks: the devices that train it together.
-        pruner: prunes within the steps.
-        network: the model as several devices share it; None: the model itself.
-        beside: whether other loops train on the device at the same time.
+    watchers: are told what happens, in this order; one ends training by `should_stop`.
+    pruner: prunes within the steps.
+    network: the model as several devices share it; None: the model itself.
+    beside: whether other loops train on the device at the same time.
     """
 
     def __init__(

@@ -19,6 +19,8 @@ class StopAtAccuracy(Watcher):
     `recipe.stop_every` updates: within an epoch it may rise far above the target.
     """
 
+    kept = ("near", "seen")
+
     def __init__(self, recipe: Recipe, accuracy: Callable[[], float]):
         assert recipe.stop_at is not None
         self.target, self.every = recipe.stop_at, recipe.stop_every
@@ -27,12 +29,6 @@ class StopAtAccuracy(Watcher):
         self.near = False
         # The last check, and whether it was the one.
         self.seen: dict[str, Any] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"near": self.near, "seen": self.seen}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.near, self.seen = state_dict["near"], state_dict["seen"]
 
     def on_train_start(self, loop: Loop) -> None:
         # Cut off after the last epoch and before its result was written.
@@ -59,16 +55,12 @@ class StopWithoutProgress(Watcher):
     """Stop after `patience` epochs of which none was better than all before, by what `select_by`
     says; `lowest` is the cost of the best."""
 
+    kept = ("lowest", "since")
+
     def __init__(self, patience: int, select_by: SelectBy = "loss"):
         self.patience, self.select_by = patience, select_by
         self.lowest = float("inf")
         self.since = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"lowest": self.lowest, "since": self.since}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.lowest, self.since = state_dict["lowest"], state_dict["since"]
 
     def on_train_start(self, loop: Loop) -> None:
         loop.should_stop = loop.should_stop or self.since >= self.patience
@@ -84,16 +76,12 @@ class KeepBest(Watcher):
     """Write the network down whenever it is the best so far, by what `select_by` says; `lowest` is
     its cost."""
 
+    kept = ("lowest", "epoch")
+
     def __init__(self, run: Run, select_by: SelectBy = "loss"):
         self.run, self.select_by = run, select_by
         self.lowest = float("inf")
         self.epoch = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"lowest": self.lowest, "epoch": self.epoch}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.lowest, self.epoch = state_dict["lowest"], state_dict["epoch"]
 
     def on_validation_end(self, loop: Loop) -> None:
         now = cost(loop.metrics, self.select_by)

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from types import TracebackType
 from typing import Any, Self
 
 from torchcaps._ctrl_c import interrupt
@@ -37,12 +36,7 @@ class Told:
                 self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for which, before in self.before.items():
             signal.signal(which, before)
         self.before = {}
