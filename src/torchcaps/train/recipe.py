@@ -341,6 +341,13 @@ class Recipe(BaseModel):
             and self.schedule != "cosine"
         )
 
+    def unlike(self, old: Self) -> str:
+        """Name the fields in which the old one differs, with both values."""
+        changed = [n for n in type(self).model_fields if getattr(old, n) != getattr(self, n)]
+        return "; ".join(
+            f"{n} {getattr(old, n)!r} there, {getattr(self, n)!r} here" for n in changed
+        )
+
     def digest(self) -> str:
         """Make twelve characters that change when anything in the recipe does."""
         in_order = self.model_copy(update={"options": dict(sorted(self.options.items()))})

@@ -63,21 +63,16 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     return fields if kind == "TOML" else {**AS_BEFORE, **fields}
 
 
-def read_channels_last(path: Path) -> bool:
-    """Read what a recipe says of that; its data may be known no longer."""
-    value = read_fields(path)["channels_last"]
+def channels_last(path: Path, fields: dict[str, Any]) -> bool:
+    """Give what the fields of a run's recipe say of that."""
+    value = fields.get("channels_last", False)
     if not isinstance(value, bool):
         raise _wrong(path, "channels_last", "true or false", value)
     return value
 
 
-def read_shown(path: Path) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Give the size that a recipe stretches images to, and the window of them that it shows."""
-    fields = read_fields(path)
-    return _sides(path, fields, "image_size"), _sides(path, fields, "crop")
-
-
-def _sides(path: Path, fields: dict[str, Any], name: str) -> tuple[int, int] | None:
+def sides(path: Path, fields: dict[str, Any], name: str) -> tuple[int, int] | None:
+    """Give height and width that the fields of a run's recipe have under a name."""
     value = fields.get(name)
     if value is None:
         return None

@@ -21,12 +21,7 @@ from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.digests import expect, is_partial, settle
 from torchcaps.train.folder.environment import commit, environment
 from torchcaps.train.folder.objects import check_seen, damaged, read_objects
-from torchcaps.train.folder.recipe_file import (
-    read_channels_last,
-    read_fields,
-    read_recipe,
-    read_shown,
-)
+from torchcaps.train.folder.recipe_file import channels_last, read_fields, read_recipe, sides
 from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.selecting import in_words
@@ -95,31 +90,27 @@ class Run:
         if self.environment_file.is_file():
             check_imported(self.folder, self.about())
 
+    def _fields(self) -> dict[str, Any]:
+        """Read what its recipe says, whose data may be known no longer; without one nothing."""
+        if not self.recipe_file.is_file():
+            return {}
+        check_digest(self.recipe_file)
+        return read_fields(self.recipe_file)
+
     @property
     def is_channels_last(self) -> bool:
-        """As its recipe says, whose data may be known no longer."""
-        if not self.recipe_file.is_file():
-            return False
-        check_digest(self.recipe_file)
-        return read_channels_last(self.recipe_file)
+        return channels_last(self.recipe_file, self._fields())
 
     @property
     def shown(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-        """The size that its recipe stretches images to, and the window of them that it shows; its
-        data may be known no longer."""
-        if not self.recipe_file.is_file():
-            return None, None
-        check_digest(self.recipe_file)
-        return read_shown(self.recipe_file)
+        """The size that its recipe stretches images to, and the window of them that it shows."""
+        file, fields = self.recipe_file, self._fields()
+        return sides(file, fields, "image_size"), sides(file, fields, "crop")
 
     @property
     def parted(self) -> tuple[str | None, tuple[int, int] | None]:
-        """How its recipe tells groups of pictures, and which fold it tests, whether or not its data
-        is known any more."""
-        if not self.recipe_file.is_file():
-            return None, None
-        check_digest(self.recipe_file)
-        fields = read_fields(self.recipe_file)
+        """How its recipe tells groups of pictures, and which fold it tests."""
+        fields = self._fields()
         return fields.get("groups"), fields.get("fold")
 
     @property
@@ -315,11 +306,7 @@ class Run:
         if self.recipe_file.is_file():
             old = self.recipe
             if old != recipe and not recipe.goes_on_from(old):
-                changed = "; ".join(
-                    f"{name} {getattr(old, name)!r} there, {getattr(recipe, name)!r} here"
-                    for name in Recipe.model_fields
-                    if getattr(old, name) != getattr(recipe, name)
-                )
+                changed = recipe.unlike(old)
                 is_empty = not (self.metrics_file.exists() or self.state_file.exists())
                 remove = ", remove it, for it has no epoch yet" if is_empty else ""
                 raise TorchcapsError(
@@ -355,12 +342,8 @@ class Run:
             self.write(self.environment_file, json.dumps(seen, indent=2))
 
     def check_began(self, data: str, about: Mapping[str, Any]) -> None:
-        """Make sure that it was begun on images of this digest, and with a network of this class.
-
-        Arguments:
-            data: the digest of the training images.
-            about: "class" has that of a network of one's own.
-        """
+        """Make sure that it was begun on images of this digest, and with a network of one's own of
+        the class that `about` has."""
         own_class = about.get("class")
         seen = read_objects(self.environment_file)[0]
         if seen.get("training_images") != data:

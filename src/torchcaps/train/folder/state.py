@@ -124,13 +124,8 @@ def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
             f"{path} does not say of which recipe it is ({error}); remove it, and the run begins "
             f"anew."
         ) from None
-    changed = "; ".join(
-        f"{name} {getattr(there, name)!r} there, {getattr(recipe, name)!r} here"
-        for name in Recipe.model_fields
-        if getattr(there, name) != getattr(recipe, name)
-        and not (name == "epochs" and recipe.goes_on_from(there))
-    )
-    if changed:
+    changed = recipe.unlike(there)
+    if changed and not recipe.goes_on_from(there):
         raise TorchcapsError(
             f"{path} is the state of another recipe ({changed}); was recipe.json edited? Put it "
             f"back, or train the new recipe in a folder of its own."
