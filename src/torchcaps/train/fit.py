@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -108,11 +109,8 @@ def begin(call: Call, held: ExitStack, told: Told, *, beside: bool = False) -> "
     """Claim the folder while `held` is open, with all that training needs; a finished run is
     returned as it is.
 
-    Arguments:
-        call: what `fit` was called with.
-        held: what is held until the run is over.
-        told: is asked after each step whether to stop.
-        beside: whether other runs train in this process at the same time.
+    `told` is asked after each step whether to stop; `beside` says whether other runs train in this
+    process at the same time.
     """
     check_call(call)
     own, model = call.own, call.model
@@ -133,7 +131,7 @@ def begin(call: Call, held: ExitStack, told: Told, *, beside: bool = False) -> "
     keeps_memory = keep_memory()
     prepared = prepare(run, source, ranks, call, keeps_memory=keeps_memory)
     state = ranks.first_does(lambda: _claim_folder(run, recipe, prepared, held))
-    going = Going(run, source, ranks, prepared, state, told, beside=beside)
+    going = Going(run, source, ranks, prepared, state, told, beside)
     going.watch(call, until)
     return going
 
@@ -145,32 +143,26 @@ def apart(ranks: Ranks) -> Iterator[None]:
         yield
 
 
+@dataclass
 class Going:
     """A run that is trained: a step whenever the next is asked for, and at the end its result."""
 
-    def __init__(
-        self,
-        run: Run,
-        source: Source,
-        ranks: Ranks,
-        prepared: Prepared,
-        state: Path | None,
-        told: Told,
-        *,
-        beside: bool,
-    ):
-        self.run, self.source, self.ranks, self.prepared = run, source, ranks, prepared
-        self.state, self.told, self.beside = state, told, beside
-        self.seconds = 0.0
-        # Where the recipe stops at an accuracy, and where it keeps the best epoch.
-        self.stop = _stop_at(source, ranks, prepared)
-        recipe = source.recipe
-        self.best = KeepBest(run, recipe.select_by) if recipe.keep == "best" else None
+    run: Run
+    source: Source
+    ranks: Ranks
+    prepared: Prepared
+    state: Path | None
+    told: Told
+    beside: bool
+    seconds: float = 0.0
 
     def watch(self, call: Call, until: float | None) -> None:
         """Lay out the batches, and say who watches the steps."""
         recipe, ranks, prepared = self.source.recipe, self.ranks, self.prepared
         validation, pruner = prepared.validation, prepared.pruner
+        # Where the recipe stops at an accuracy, and where it keeps the best epoch.
+        self.stop = _stop_at(self.source, ranks, prepared)
+        self.best = KeepBest(self.run, recipe.select_by) if recipe.keep == "best" else None
         training = _changed(recipe, prepared.training)
         self.batches = tuple(
             _batches(each, recipe, ranks, seed=seed, workers=call.workers)
