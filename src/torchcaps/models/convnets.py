@@ -86,15 +86,8 @@ class Plain(NamedNetwork):
         keep: Keep = "none",
         iterations: int | None = None,
     ) -> Output:
-        """Score images, and draw them again where there is a decoder.
-
-        Arguments:
-            image: pixels [b, c, h, w].
-            target: [b] tells a decoder of one class which to draw, [b, m] which m of them, one by
-                one; without it the one that scores best is drawn.
-            keep: as of capsule networks; here it changes nothing.
-            iterations: is refused, since nothing is routed.
-        """
+        """Score images, and draw them again where there is a decoder; the arguments are those of
+        `CapsuleNetwork`. Nothing is routed: `keep` changes nothing, and `iterations` is refused."""
         check_keep(keep)
         refuse_iterations(iterations)
         return self._answer(prepared(image, self.image, self), target)
@@ -227,12 +220,7 @@ def convnet_avg(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
 ) -> ConvNet:
     maps = _stack(image[0], kernel, (width, 1), (256, 2))
-    return ConvNet(
-        image=image,
-        features=_mean_over_map(maps, image),
-        head=nn.Linear(256, n_classes),
-        scores_are="logits",
-    )
+    return _averaged(image, maps, n_classes, "logits")
 
 
 @listed("gu_convnet_cr", SMALL, 10, "gu2021 §3.3")
@@ -280,23 +268,13 @@ def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
         nn.AvgPool2d(2),
         *_normed(stride=2, padding=1),
     )
-    return ConvNet(
-        image=image,
-        features=_mean_over_map(maps, image),
-        head=nn.Linear(1024, n_classes),
-        scores_are="logits",
-    )
+    return _averaged(image, maps, n_classes, "logits")
 
 
 @listed("tsai_dmm_cnn", OVERLAID, 10, "tsai2020 Table 12")
 def tsai_dmm_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = nn.Sequential(_dmm_maps(image[0]), nn.Conv2d(1024, 640, 1))
-    return ConvNet(
-        image=image,
-        features=_mean_over_map(maps, image),
-        head=nn.Linear(640, n_classes),
-        scores_are="independent_logits",
-    )
+    return _averaged(image, maps, n_classes, "independent_logits")
 
 
 @listed("tsai_dmm_cnn_fcpool", OVERLAID, 10, "tsai2020 §6")
@@ -365,9 +343,14 @@ def _units(image: tuple[int, int, int], n_classes: int, kernel: int, width: int)
     return nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, n_classes * D_CLASS, bias=False))
 
 
-def _mean_over_map(maps: nn.Module, image: tuple[int, int, int]) -> nn.Sequential:
-    feature_shape(maps, image)  # refuses images that are too small
-    return nn.Sequential(maps, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+def _averaged(
+    image: tuple[int, int, int], maps: nn.Module, n_classes: int, scores_are: ScoresAre
+) -> ConvNet:
+    """Score by one linear layer of the mean over all positions of the maps."""
+    channels, *_ = feature_shape(maps, image)
+    features = nn.Sequential(maps, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    head = nn.Linear(channels, n_classes)
+    return ConvNet(image=image, features=features, head=head, scores_are=scores_are)
 
 
 def _normed(*, stride: int, padding: int) -> tuple[nn.Module, ...]:

@@ -158,17 +158,6 @@ class DeepCaps(NamedNetwork):
     ) -> Output:
         """Go from images to scores; the arguments are those of `CapsuleNetwork`; nothing is called
         "primary" here."""
-        with routed_so_often(self, iterations):
-            return self._answer(image, target, keep, couple, intervene)
-
-    def _answer(
-        self,
-        image: Tensor,
-        target: Tensor | None,
-        keep: Keep,
-        couple: Couple | Mapping[str, Couple] | None,
-        intervene: Mapping[str, Intervene] | None,
-    ) -> Output:
         image = prepared(image, self.image, self)
         functions = by_layer(couple, list(self.layers))
         changes = named("intervene", intervene, list(self.layers))
@@ -178,11 +167,12 @@ class DeepCaps(NamedNetwork):
         cell_3 = self.backbone(image)  # [b, type * d, h, w]
         halved = self.halved(cell_3)
         below, function = capsules(_poses(halved, skip.d_in)), functions.get("cell_4_skip")
-        skipped: Routed = skip(below, keep=keep, couple=function)
-        skipped = skipped._replace(parents=leaving("cell_4_skip", skipped.parents, changes))
-        cell_4 = _poses(self.residual(halved), skip.d_out) + skipped.parents.pose
-        children = capsules(torch.cat([cell_4, _poses(cell_3, classes.d_in)], dim=1))
-        routed: Routed = classes(children, keep=keep, couple=functions.get("classes"))
+        with routed_so_often(self, iterations):
+            skipped: Routed = skip(below, keep=keep, couple=function)
+            skipped = skipped._replace(parents=leaving("cell_4_skip", skipped.parents, changes))
+            cell_4 = _poses(self.residual(halved), skip.d_out) + skipped.parents.pose
+            children = capsules(torch.cat([cell_4, _poses(cell_3, classes.d_in)], dim=1))
+            routed: Routed = classes(children, keep=keep, couple=functions.get("classes"))
         routed = routed._replace(parents=leaving("classes", routed.parents, changes))
         scores = routed.parents.activation
         assert scores is not None
