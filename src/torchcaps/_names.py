@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from torchcaps._printable import printable
@@ -42,5 +42,10 @@ def in_words(error: "ValidationError") -> str:
         where = ".".join(printable(str(part)[:40], keep="") for part in fault["loc"])
         what = fault["msg"].removeprefix("Value error, ")
         faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
+    return joined(faults)
+
+
+def joined(faults: Sequence[str]) -> str:
+    """List faults in one sentence, of very many the first."""
     more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
     return "; ".join([*faults[:MANY_FAULTS], *more])

@@ -235,43 +235,46 @@ def measurement_names(given: Sequence[str] | None) -> list[str]:
     return [name.strip() for words in given or () for name in words.split(",")]
 
 
-class MeasureCommand(TyperCommand):
-    """A command with --measure; where names stand apart by spaces, it says how they are written."""
+class ExplainedCommand(TyperCommand):
+    """A command that may know more of a line than what Typer says of it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # They are taken out of the list one by one.
         words = list(args)
         try:
             return super().parse_args(ctx, args)
-        # Typer keeps the class of this error to itself.
+        # Typer keeps the classes of its errors to itself.
         except Exception as error:
-            said = str(getattr(error, "message", "")).rstrip(".")
-            is_measure = any(word.partition("=")[0] == "--measure" for word in words)
-            if is_measure and "unexpected extra argument" in said:
-                raise TorchcapsError(
-                    f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
-                    f"--measure dynamics,activity."
-                ) from None
+            self._explain(error, words)
             raise
 
+    def _explain(self, error: Exception, words: list[str]) -> None:
+        """Raise what is known, if anything is."""
 
-class FieldsCommand(TyperCommand):
+
+class MeasureCommand(ExplainedCommand):
+    """A command with --measure; where names stand apart by spaces, it says how they are written."""
+
+    def _explain(self, error: Exception, words: list[str]) -> None:
+        said = str(getattr(error, "message", "")).rstrip(".")
+        is_measure = any(word.partition("=")[0] == "--measure" for word in words)
+        if is_measure and "unexpected extra argument" in said:
+            raise TorchcapsError(
+                f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
+                f"--measure dynamics,activity."
+            ) from None
+
+
+class FieldsCommand(ExplainedCommand):
     """A command of a recipe: where an option is unknown and a field is called so, here or
     elsewhere, the line to type; where a value is no number, what it was."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # They are taken out of the list one by one.
-        words = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        # Typer keeps the class of this error to itself.
-        except Exception as error:
-            asked = getattr(error, "option_name", None)
-            if type(error).__name__ == "NoSuchOption" and asked is not None:
-                self._explain_name(asked)
-            if type(error).__name__ == "BadParameter":
-                _explain_value(error, words)
-            raise
+    def _explain(self, error: Exception, words: list[str]) -> None:
+        asked = getattr(error, "option_name", None)
+        if type(error).__name__ == "NoSuchOption" and asked is not None:
+            self._explain_name(asked)
+        if type(error).__name__ == "BadParameter":
+            _explain_value(error, words)
 
     def _explain_name(self, asked: str) -> None:
         # Here, for it takes a second, which only a wrong line costs.

@@ -4,10 +4,8 @@ import re
 
 from pydantic import ValidationError
 
+from torchcaps._names import joined
 from torchcaps.errors import short
-
-# Of faults that one sentence lists.
-MANY_FAULTS = 4
 
 
 def in_words(error: ValidationError) -> str:
@@ -38,5 +36,4 @@ def in_words(error: ValidationError) -> str:
                 # A list of all names is told once.
                 what = "the same"
             faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
-    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
-    return "; ".join([*faults[:MANY_FAULTS], *more])
+    return joined(faults)
