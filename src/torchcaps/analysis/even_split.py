@@ -53,9 +53,6 @@ def evenly(layer: LayerTrace) -> Couple:
     everything on which they sum to one, the parents of a child; those of all windows that see it,
     where windows compete for it; of attention, the children of a parent.
 
-    Arguments:
-        layer: of a trace.
-
     >>> model(images, couple={layer.name: evenly(layer) for layer in out.trace})
     """
     if layer.normalised_over == "parents_and_positions" and layer.window is not None:

@@ -219,13 +219,8 @@ def _check_shown(parts: Tensor) -> None:
 
 
 def parts_of_capsules(length: Tensor, present: Tensor) -> Tensor:
-    """Give the part that the length of each capsule tells most of, int [i]; -1 where it tells
-    nothing.
-
-    Arguments:
-        length: of capsules in images, [k, i].
-        present: which images show which parts, bool [k, parts].
-    """
+    """Give the part that the length of each capsule [k, i] tells most of, int [i], of those that
+    images show, bool [k, parts]; -1 where it tells nothing."""
     order = length.argsort(0).argsort(0)
     bins = order * BINS // len(length)
     # Equal lengths share the bin of the first of them, so a constant tells nothing.

@@ -15,12 +15,7 @@ from torchcaps._checks import check_count, check_finite
 
 
 def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
-    """Give the number of the level next to each coupling, int64.
-
-    Arguments:
-        coupling: couplings of any shape.
-        levels: how many levels lie from 0 to 1, both included; two at least.
-    """
+    """Give the number of the level next to each coupling, int64; arguments as of `quantise`."""
     check_count("levels", levels, least=2)
     check_finite("couplings to quantise", coupling)
     scaled = coupling.double() * (levels - 1)

@@ -32,11 +32,8 @@ class Commonest(NamedTuple):
 
 def commonest(labels: Tensor, class_names: Sequence[str]) -> Commonest:
     """Give the commonest class of some images, or, where objects share an image, the commonest set
-    of classes. Of equally common ones that of the lowest numbers.
-
-    Arguments:
-        labels: one class an image [n], or m classes [n, m]; a class named twice is there once.
-        class_names: the names of all classes.
+    of classes, of labels [n, m] in which a class that is named twice is there once. Of equally
+    common ones that of the lowest numbers.
 
     >>> commonest(torch.tensor([0, 1, 1, 1]), ("a", "b"))
     Commonest(name='b', share=0.75)
@@ -54,12 +51,8 @@ def commonest(labels: Tensor, class_names: Sequence[str]) -> Commonest:
 
 
 def constant_answer(named: Tensor, images: int, class_names: Sequence[str]) -> str | None:
-    """Say what a network says of every image; None where its answers differ, or of a single image.
-
-    Arguments:
-        named: of how many images it names each class, [k].
-        images: how many it was shown.
-        class_names: the names of all classes.
+    """Say what a network says of every image, which names each class, [k], of so many images that
+    it was shown; None where its answers differ, or of a single image.
 
     >>> constant_answer(torch.tensor([0, 9]), 9, ("a", "b"))
     'b'

@@ -33,17 +33,9 @@ def two_parts(
     seed: int,
     both: bool,
 ) -> NDArray[np.bool_]:
-    """Choose which images are held out, about `share` of them and whole groups only, bool [n].
-
-    Arguments:
-        name: of the set, for sentences.
-        groups: the name of each image's group.
-        labels: the class of each image.
-        class_names: those of the classes.
-        share: of each class, how much should be held out.
-        seed: it decides, with the names of the groups, which are held out.
-        both: whether what is held out must show every class; the rest must in any case.
-    """
+    """Choose which images are held out, about `share` of each class and whole groups only, bool
+    [n]; with `both` what is held out must show every class, as the rest must in any case. `name` is
+    that of the set, for sentences."""
     labels = np.asarray(labels)
     for label in sorted(set(labels.tolist())) if both else ():
         within = {group for group, of in zip(groups, labels, strict=True) if of == label}
@@ -83,16 +75,9 @@ def part_by_groups(
     seed: int,
 ) -> NDArray[np.intp]:
     """Number the part that each image goes to, [n]: one for all images of a group, and of every
-    class each part has about its share. It depends on the seed and on the names of the groups, and
-    not on the order of the images.
-
-    Arguments:
-        groups: the name of each image's group.
-        labels: the class of each image.
-        shares: of the parts, above 0; their sum is 1.
-        all_classes_in: which parts should have every class, if that can be.
-        seed: it draws.
-    """
+    class each part has about its share: of `shares` above 0 the sum is 1, and `all_classes_in` says
+    which parts should have every class, if that can be. It depends on the seed and on the names of
+    the groups, and not on the order of the images."""
     _, kinds = np.unique(labels, return_inverse=True)
     for attempt in range(TRIES):
         of_seed = f"{seed}/{attempt}"

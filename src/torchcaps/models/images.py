@@ -18,11 +18,6 @@ class Standardise(nn.Module):
     It is a part of the network: so whoever shows a network images shows them as they are, in
     [0, 1], and no file of weights is ever without the numbers that belong to it. Decoders draw
     images as they are, too.
-
-    Arguments:
-        channels: how many an image has.
-        mean: of each channel, subtracted.
-        std: of each channel, by which is divided; above 0.
     """
 
     mean: Tensor  # [c, 1, 1]

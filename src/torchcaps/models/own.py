@@ -26,15 +26,10 @@ CLASSES: dict[str, type[nn.Module]] = {}
 class OwnNetwork(nn.Module):
     """Any module that returns an `Output`, called as our networks are.
 
-    Arguments:
-        module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
-            labels), `keep` (what to record for the trace), `iterations` (how often routing goes
-            round), `couple` or `intervene` (functions on its couplings and capsules), it is given
-            them. Where it hands on whatever it is asked, by **asked, it is given all of these that
-            somebody asks for, but for the labels.
-        image: (channels, height, width) that it takes; what its attribute `image` says if not
-            given, or None where nobody says.
-        n_classes: how many classes it scores; None where nobody says.
+    Where its forward takes `target` (the labels), `keep`, `iterations`, `couple` or `intervene`, it
+    is given them. Where it hands on whatever it is asked, by **asked, it is given all of these that
+    somebody asks for, but for the labels. Of `image` and `n_classes` nobody need say anything; its
+    attribute `image` is taken where no other is given.
     """
 
     def __init__(

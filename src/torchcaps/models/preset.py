@@ -160,16 +160,13 @@ def listed(
 
 
 def hands_on(names: str, *, routing: str = "") -> Callable[[Maker], Maker]:
-    """List options that a network hands on to its routing, with the defaults of that routing.
+    """List options that a network hands on to its routing, in order, their names with blanks
+    between, each with the default that the routing has, or that the function has itself.
 
     The function takes them as `**of_routing`, with all else that somebody tells the routing: an
-    option that a routing gets needs no word here.
-
-    Arguments:
-        names: what is listed, in order, with blanks between. An argument that the function has
-            itself stays its own.
-        routing: of a network whose routing is part of what it is; of others its `routing` by
-            itself, and where that has no such option the first that has.
+    option that a routing gets needs no word here. `routing` is that of a network whose routing is
+    part of what it is; of others its `routing` by itself, and where that has no such option the
+    first that has.
     """
 
     def enter(build: Maker) -> Maker:

@@ -65,12 +65,8 @@ def is_fused(
     takes: Callable[[], bool],
     called: str,
 ) -> bool:
-    """Say whether these votes are routed unstored.
-
-    Arguments:
-        takes: whether they can be; not asked of "plain".
-        called: the routing, as a sentence names it.
-    """
+    """Say whether these votes are routed unstored; whether they can be, `takes` is asked but for
+    "plain"."""
     if backend == "plain":
         return False
     if backend == "auto":

@@ -104,15 +104,8 @@ def perturb(
 
 @torch.no_grad()
 def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
-    """Decode one image's class capsules as components of one of them move.
-
-    Arguments:
-        model: with a decoder, in evaluation mode.
-        classes: of one image, poses [1, k, d].
-        of: the number of the class.
-
-    Returns [d, step, c, h, w], a step for each of STEPS.
-    """
+    """Decode the class capsules of one image, poses [1, k, d], as components of one of them move:
+    [d, step, c, h, w], a step for each of STEPS. The model is in evaluation mode."""
     pose = classes.pose[0]  # [k, d]
     size = pose.shape[1]
     moved = torch.tensor(STEPS).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)

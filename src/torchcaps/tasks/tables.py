@@ -20,12 +20,8 @@ WIDEST = 100_000
 
 
 def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str]:
-    """Say what a measurement found: what is of all images first, then its tables.
-
-    Arguments:
-        result: of any measurement.
-        class_names: names in the place of the numbers of classes.
-    """
+    """Say what a measurement found: what is of all images first, then its tables, with names in the
+    place of the numbers of classes."""
     numbers = json.loads(result.to_json())
     explained = quantities(type(result))
     plain: dict[str, str] = {}
@@ -81,13 +77,9 @@ def in_columns(
     margin: str = "",
     width: int = WIDEST,
 ) -> list[str]:
-    """Set cells below each other, as lines of plain text wherever they are printed.
-
-    Arguments:
-        rows: cells, as many in each row.
-        right: columns, counted from 0, that end together.
-        margin: what each line begins with.
-        width: of a line at most; the text of the last column goes on below itself.
+    """Set cells below each other, as many in each row, as lines of plain text wherever they are
+    printed; columns `right`, counted from 0, end together. In a line that would be wider than
+    `width` the text of the last column goes on below itself.
 
     >>> in_columns([("a", "long"), ("word", "b")])
     ['a     long', 'word  b']

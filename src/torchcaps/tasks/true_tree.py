@@ -28,9 +28,6 @@ def true_tree(images: ImageSet) -> Output:
     """Trace the true trees of images: a capsule a kind of part, long where the image shows it,
     coupled to its object; strays and absent parts are coupled to one more capsule, "no object".
 
-    Arguments:
-        images: of part-whole, which know their parts.
-
     >>> out = true_tree(data.load("part-whole", split="test"))
     """
     shown, n = parts_shown(images, ["fidelity"]), len(images.class_names)
@@ -46,11 +43,7 @@ def true_tree(images: ImageSet) -> Output:
 
 
 def dissect_truth(images: ImageSet, *, example: int = 0) -> Dissection:
-    """Measure and draw the true trees of images, as `dissect` does those of a network.
-
-    Arguments:
-        images: of part-whole.
-        example: the number of the image whose tree is drawn.
+    """Measure and draw the true trees of part-whole images, as `dissect` does those of a network.
 
     >>> write_report([dissect_truth(test), dissect(model, test, label="mine")], "report.html")
     """

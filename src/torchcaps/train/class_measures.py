@@ -130,15 +130,8 @@ def class_measures(
 
     Accuracy, sensitivity and specificity have Wilson intervals, and balanced accuracy the one that
     follows from those of its classes [zou2008]; the other intervals, and all of them where images
-    belong to groups, are of images that are drawn anew: see `drawn_anew`.
-
-    Arguments:
-        out: the scores of n images.
-        labels: the class of each, [n]; [n, m] where they show several objects.
-        class_names: one a column of the scores.
-        judged_by: the criterion of the images. Accuracy alone is measured of those that show
-            several objects.
-        groups: the group of each image, such as its patient.
+    belong to groups, are of images that are drawn anew: see `drawn_anew`. Where labels are [n, m],
+    of images that show several objects, accuracy alone is measured.
     """
     right = is_correct(out, labels, judged_by=judged_by).cpu()
     if groups is None:

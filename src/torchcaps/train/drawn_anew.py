@@ -26,12 +26,8 @@ def drawn_anew(
     Images are drawn within their class, which keeps its number; where they belong to groups, whole
     groups are drawn. The draws are always the same, and the order of the images changes nothing.
 
-    Arguments:
-        ranks: [n, k], the place of each image by its score for a class, the lowest first; equal
-            scores share a place.
-        said: the class that each image was taken for, [n].
-        labels: the class of each image, [n].
-        groups: the group of each image.
+    ranks: [n, k], the place of each image by its score for a class, as `ranks_of` gives it.
+    said: the class that each image was taken for, [n].
     """
     anew = DrawnAnew(ranks, labels, groups)
     ranks, said, labels = (each[anew.order] for each in (ranks, said, labels))
@@ -65,10 +61,8 @@ def share_anew(right: Tensor, groups: Sequence[str]) -> Tensor:
 
 
 class DrawnAnew:
-    """How often each image is drawn, [some draws, n] at a time; the draws are always the same.
-
-    Arguments: those of `drawn_anew`; the images stand in `order`, which is by what they are.
-    """
+    """How often each image is drawn, [some draws, n] at a time; the draws are always the same, and
+    the images stand in `order`, which is by what they are."""
 
     def __init__(
         self,

@@ -31,12 +31,8 @@ TRIED = 8
 
 
 class Sampled:
-    """The measurements that a recipe names, of a seeded sample of at most 1,000 images.
-
-    Arguments:
-        recipe: says what is measured, how often, and the loss whose gradients are meant.
-        images: those that an epoch is validated on.
-    """
+    """The measurements that a recipe names, of a seeded sample of at most 1,000 of the images that
+    an epoch is validated on."""
 
     def __init__(self, recipe: Recipe, images: Images):
         self.recipe, self.images = recipe, images

@@ -82,15 +82,8 @@ class Update:
     """A training step: loss, gradients, and the optimiser's move.
 
     The learning rate and the margin of the spread loss are tensors that are filled before it, so
-    `work` is the same sequence of operators in every step.
-
-    Arguments:
-        model: the network, where it is to be trained.
-        recipe: says the loss, the optimiser, the rate and the precision.
-        judged_by: when an answer is right.
-        steps_an_epoch: by which a schedule counts epochs.
-        pruner: is told of gradients and of moves.
-        network: is called in place of the model, where several devices share its gradients.
+    `work` is the same sequence of operators in every step. A pruner is told of gradients and of
+    moves; `network` is called in place of the model, where several devices share its gradients.
     """
 
     def __init__(
@@ -141,15 +134,9 @@ class Update:
         first: bool = True,
         last: bool = True,
     ) -> None:
-        """Train on a batch that is on the device of the network.
-
-        Arguments:
-            batch: images with their labels.
-            images: as how many its means count; None: as many as it has.
-            factor: what its loss is multiplied by.
-            first: whether an update begins with it.
-            last: whether the update ends with it.
-        """
+        """Train on a batch that is on the device of the network, its loss times a factor; its means
+        count as those of so many images, which are all that it has where nobody says. With the
+        `first` batch an update begins, with the `last` it ends."""
         self.fill()
         self.work(batch, factor=factor, first=first, last=last)
         self.worked(len(batch.labels) if images is None else images, last=last)
