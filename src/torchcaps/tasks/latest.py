@@ -14,7 +14,6 @@ from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
 from torchcaps.train.folder.run import Run
 from torchcaps.train.folder.state import read_state
 from torchcaps.train.images import images_of
-from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import initial_model
 
 
@@ -35,22 +34,23 @@ def open_latest(
             f"{path} was stopped before it saved its first state, so it has no trained weights; "
             f"repeat the command that began it, which saves a state after every epoch."
         )
-    run.check_imported()
-    recipe = run.recipe
-    training = images_of(recipe, "train", root=run.root_or(root))
-    network, stage = latest_network(run, recipe, training, model)
+    network, _, stage = latest_network(run, root, model)
     return Trained(to_accelerator(network), path, run, stage)
 
 
-def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tuple[nn.Module, str]:
-    """Load the last weights a run has, and of when they are: "after epoch 2 of 3"."""
+def latest_network(run: Run, root: Root | None, own: Own) -> tuple[nn.Module, Images, str]:
+    """Load the last weights a run has, its training images, and of when the weights are: "after
+    epoch 2 of 3"."""
+    run.check_imported()
+    recipe = run.recipe
+    training = images_of(recipe, "train", root=run.root_or(root))
     if run.is_done:
-        return load_network(run.model_file, model=own), "after training"
+        return load_network(run.model_file, model=own), training, "after training"
     if recipe.model == OWN:
         own = own_module(run.about(), own)
     model = initial_model(recipe, training, own if isinstance(own, nn.Module) else None)
     if not run.state_file.is_file():
-        return model, "before training"
+        return model, training, "before training"
     state = read_state(run.state_file, needs=("state_dict", "epoch"), device="cpu")
     try:
         weights = state["state_dict"]
@@ -69,4 +69,4 @@ def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tupl
             f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
             f"begins anew."
         ) from None
-    return model, stage
+    return model, training, stage

@@ -86,7 +86,7 @@ def check_as_made(network: nn.Module, made: nn.Module) -> None:
 
 
 def _check_tensors(network: nn.Module, made: nn.Module) -> None:
-    before, now = _shapes(made), _shapes(network)
+    before, now = shapes(made), shapes(network)
     gone = [f"{name} is gone" for name in before if name not in now]
     new = [name for name in now if name not in before]
     resized = [
@@ -179,7 +179,7 @@ def _name(network: nn.Module) -> str:
     return str(config["name"])
 
 
-def _shapes(network: nn.Module) -> dict[str, list[int] | None]:
+def shapes(network: nn.Module) -> dict[str, list[int] | None]:
     return {
         name: None if is_lazy(value) else list(value.shape)
         for name, value in network.state_dict().items()

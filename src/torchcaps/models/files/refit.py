@@ -3,11 +3,10 @@
 import logging
 from collections.abc import Collection, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.files.as_made import CHOICES, changed_settings, made_again
+from torchcaps.models.files.as_made import CHOICES, changed_settings, made_again, shapes
 from torchcaps.models.preset import NamedNetwork
 from torchcaps.models.registry import make_model
 
@@ -112,12 +111,8 @@ def _replace(old: nn.Module, fresh: nn.Module) -> None:
         there = old.get_submodule(name)
         if isinstance(part, nn.ModuleDict):
             _replace(there, part)
-        elif _shapes(there) != _shapes(part):
+        elif shapes(there) != shapes(part):
             old._modules[name] = part
-
-
-def _shapes(module: nn.Module) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in module.state_dict().items()}
 
 
 NamedNetwork._refit = reset_classes

@@ -59,7 +59,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     >>> save(create_model("capsnet"), "capsnet.safetensors")
     """
     if not isinstance(model, nn.Module):
-        what = "its state_dict; give the network itself" if _is_state(model) else short(model)
+        # As other libraries save networks.
+        is_state = isinstance(model, Mapping) and any(isinstance(t, Tensor) for t in model.values())
+        what = "its state_dict; give the network itself" if is_state else short(model)
         raise TorchcapsError(f"save takes a network, an nn.Module, but got {what}.")
     path = path_of("path", path)
     if path.is_dir():
@@ -218,7 +220,9 @@ def load_network(
     if routing is not None:
         config["routing"] = routing
     if n_classes is not None and n_classes != config.get("n_classes"):
-        network = _with_classes(path, state, name, config, n_classes)
+        network = make_model(name, **{**config, "n_classes": n_classes})
+        take_dtypes(network, state)
+        say_what_is_new(str(path), take_fitting(network, state), network, state)
     else:
         network = _as_saved(path, state, name, config)
     set_again(network, by_hand, path)
@@ -226,12 +230,15 @@ def load_network(
 
 
 def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any]) -> nn.Module:
-    network = _without_weights(name, config)
+    """Make the network of a file, without memory or random numbers for what the file has. What one
+    of one's own holds beside these would be lost, so that is made as always; and it may hold a
+    weight in two places, which both stay that weight."""
     is_own = MODELS[name].is_own
+    with torch.random.fork_rng(devices=[]) if is_own else without_memory():
+        network = make_model(name, **config)
     if is_own:
         take_dtypes(network, state)
     try:
-        # A network of one's own may hold a weight in two places, which both stay that weight.
         network.load_state_dict(state, assign=not is_own)
     except RuntimeError as error:
         raise TorchcapsError(
@@ -239,11 +246,6 @@ def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str,
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
     return network
-
-
-def _is_state(value: object) -> bool:
-    """Say whether it is tensors by name, as other libraries save them."""
-    return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
 
 
 def check_whole(path: Path) -> None:
@@ -273,16 +275,6 @@ def file_of(path: str | os.PathLike[str]) -> Path:
             f"in .safetensors."
         )
     return path
-
-
-def _with_classes(
-    path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any], n_classes: int
-) -> nn.Module:
-    """Make a new network of other classes, with what fits it."""
-    network = make_model(name, **{**config, "n_classes": n_classes})
-    take_dtypes(network, state)
-    say_what_is_new(str(path), take_fitting(network, state), network, state)
-    return network
 
 
 def _load_own(
@@ -379,16 +371,6 @@ def _is_of_torch_save(path: Path) -> bool:
             return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02"))
     except OSError:
         return False
-
-
-def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:
-    """Make a network without memory or random numbers, to be given the tensors of a file as they
-    are. What a network of one's own holds beside these would be lost, so that is made as always."""
-    if MODELS[name].is_own:
-        with torch.random.fork_rng(devices=[]):
-            return make_model(name, **config)
-    with without_memory():
-        return make_model(name, **config)
 
 
 def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing | None) -> None:

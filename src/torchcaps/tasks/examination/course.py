@@ -6,7 +6,7 @@ from typing import Any
 
 from torchcaps.analysis.shares import commonest
 from torchcaps.data import Images, sample_of
-from torchcaps.tasks.examination.diagnosis import Diagnosis
+from torchcaps.tasks.examination.diagnosis import Diagnosis, counted
 from torchcaps.tasks.examination.images import LABELS_OF
 from torchcaps.train.recipe import Recipe
 
@@ -31,7 +31,7 @@ def examine_course(
     updates = epochs * an_epoch
     numbers: dict[str, Any] = {"updates": updates, "epochs": epochs}
     course = (
-        f"{_counted(updates, 'update')} in {_counted(epochs, 'epoch')} of about {seen:,} images, "
+        f"{counted(updates, 'update')} in {counted(epochs, 'epoch')} of about {seen:,} images, "
         f"{min(recipe.batch_size, seen)} a batch"
     )
     if updates < FEW:
@@ -61,7 +61,3 @@ def examine_course(
         )
         return Diagnosis("updates", "look", text, numbers)
     return Diagnosis("updates", "fine", f"{course}; {learnt}.", numbers)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -15,3 +15,7 @@ class Diagnosis:
     text: str
     # Finite numbers, lists and words; null where there is none.
     numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

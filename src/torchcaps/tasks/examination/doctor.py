@@ -117,12 +117,10 @@ def doctor_run(
             f"{path} is no run folder (recipe.json is missing); for a network that was not trained "
             f"yet, give --model and --data."
         )
-    run.check_imported()
-    recipe = run.recipe
-    root = run.root_or(root)
-    training = images_of(recipe, "train", root=root)
-    network, stage = latest_network(run, recipe, training, model)
-    return _of_recipe(network, recipe, training, run.metrics(), root, stage, seconds)
+    network, training, stage = latest_network(run, root, model)
+    return _of_recipe(
+        network, run.recipe, training, run.metrics(), run.root_or(root), stage, seconds
+    )
 
 
 def _of_recipe(

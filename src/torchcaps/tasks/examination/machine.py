@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.ops.native.build import compiler_names
-from torchcaps.tasks.examination.diagnosis import Diagnosis
+from torchcaps.tasks.examination.diagnosis import Diagnosis, counted
 
 # Weights, their gradients, and the two moments of Adam.
 COPIES = 4
@@ -24,14 +24,10 @@ def _torch() -> Diagnosis:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, so the CPU"
     text = (
         f"torch {torch.__version__}, Python {platform.python_version()}, "
-        f"{_counted(os.cpu_count() or 1, 'core')}, {_counted(torch.get_num_threads(), 'thread')}, "
+        f"{counted(os.cpu_count() or 1, 'core')}, {counted(torch.get_num_threads(), 'thread')}, "
         f"{device}."
     )
     return Diagnosis("torch", "fine", text, {"torch": torch.__version__})
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _torchvision() -> Diagnosis:
