@@ -5,8 +5,9 @@ recipe. A ledger is a folder that holds every cell; workers take cells from it, 
 written as soon as all seeds of a system are there. `compare` puts finished runs side by side.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from torchcaps._lazy import lazily
 
 if TYPE_CHECKING:
     from torchcaps.study.collect import record_of_runs
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
         read_records,
         write_record,
     )
-
-# Fetched when first used: runs load training and with it Lightning.
-_NAMES = {
-    **dict.fromkeys(("Comparison", "Variant", "compare"), "comparison"),
-    "record_of_runs": "collect",
-    **dict.fromkeys(("CrossValidation", "crossval"), "cross_validation"),
-    "write_paper": "paper",
-    **dict.fromkeys(("Interval", "mean_interval"), "intervals"),
-    **dict.fromkeys(("Record", "Seed", "make_record"), "record"),
-    **dict.fromkeys(("read_record", "read_records", "write_record"), "record"),
-}
 
 __all__ = [
     "Comparison",
@@ -52,12 +42,5 @@ __all__ = [
     "write_record",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"torchcaps.study.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'torchcaps.study' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Runs load training and with it Lightning.
+lazily(__name__)
