@@ -12,10 +12,12 @@ and `focus_known`, of pruned networks alone the look `saliency` `saliency` and `
 look `agreement-spread` gives `agreement_spread.2` and `prior_spread.2` of the second routed layer.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from torchcaps.errors import Diverged, TorchcapsError
-from torchcaps.study.look import WITHOUT_GRID, Look, kind_of, register_look
-from torchcaps.study.measure import Shown, at_start, root_of, trunk_file
-from torchcaps.study.own import needs_parts
+from torchcaps.study.look import KINDS, Look, kind_of, register_look
+from torchcaps.study.measure import Shown, at_start, needs_parts, root_of, trunk_file
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe
 from torchcaps_claims.apart import apart_of, dense_run
@@ -40,32 +42,9 @@ def looks_of(job: Job) -> tuple[Look, ...]:
     if way_in(job.after) is None:
         kinds.pop("saliency", None)
     return tuple(
-        Look(kind, job.test, job.split, () if kind in WITHOUT_GRID else job.levels)
+        Look(kind, job.test, job.split, job.levels if KINDS[kind].has_grid else ())
         for kind in kinds
     )
-
-
-def _saliency(shown: Shown) -> dict[str, float]:
-    run, root = shown.run, shown.root
-    where, trunk = root_of(run.recipe.data, root), trunk_file(run.recipe, root)
-    try:
-        beside = dense_run(run, root=where, trunk=trunk, time_budget=shown.time_budget)
-    except Diverged:
-        # It says nothing of the pruned network, which came to its end.
-        return {"saliency_known": 0.0}
-    both = (open_trained(beside.folder), shown.trained)
-    dense, pruned = (shown.network_of(each, "tree-distance") for each in both)
-    return apart_of(dense, pruned, shown.images)
-
-
-def _fixed_point(shown: Shown) -> dict[str, float]:
-    model, device = shown.trained.model.eval(), shown.trained.device
-    return fixed_point_of(lambda x, **more: model(x.to(device), **more), shown.images)
-
-
-def _redrawn(shown: Shown) -> dict[str, float]:
-    where = root_of(shown.look.data, shown.root)
-    return redrawn_of(shown.run, shown.images, root=where, time_budget=shown.time_budget)
 
 
 def _is_pruned(look: Look, recipe: Recipe) -> None:
@@ -76,52 +55,58 @@ def _is_pruned(look: Look, recipe: Recipe) -> None:
         )
 
 
-register_look(
-    "agreement-spread",
-    lambda shown: spread_of(shown.network("polarisation"), shown.images),
-    statistics=["agreement_spread"],
-    has_grid=False,
-)
-register_look(
-    "cancellation",
-    lambda shown: cancellation_of(shown.trained.model.eval(), shown.run.recipe, shown.images),
-    statistics=["gradient_cancellation"],
-    has_grid=False,
-)
-register_look(
-    "cancellation-at-start",
-    lambda shown: at_start(cancellation_of(shown.begun(), shown.run.recipe, shown.images)),
-    statistics=["gradient_cancellation_at_start"],
-    has_grid=False,
-)
-register_look(
-    "compactness",
-    lambda shown: compactness_of(shown.network("tree-distance"), shown.images),
-    statistics=["compactness"],
-)
-register_look("fixed-point", _fixed_point, statistics=["fixed_point_distance"], has_grid=False)
-register_look(
-    "focus",
-    lambda shown: focus_of(shown.network("tree-distance"), shown.images),
-    statistics=["focus"],
-    check=lambda look, recipe: needs_parts(look),
-)
-register_look(
-    "invariance",
-    lambda shown: invariance_of(shown.network("tree-distance"), shown.images),
-    statistics=["activation_correlation"],
-)
-register_look(
-    "redrawn", _redrawn, statistics=["drawn_components"], has_grid=False, trains=".decoder"
-)
-register_look("saliency", _saliency, statistics=["saliency"], trains=".dense", check=_is_pruned)
-register_look(
-    "tree-size",
-    lambda shown: tree_size_of(shown.network("tree-distance"), shown.images),
-    statistics=["tree_size"],
-)
-register_look(
-    "trees",
-    lambda shown: trees_of(shown.network("tree-distance"), shown.images),
-    statistics=["parse_tree_distance"],
-)
+@register_look("saliency", "saliency", trains=".dense", check=_is_pruned)
+def _saliency(shown: Shown) -> dict[str, float]:
+    # Refused before anything is trained, where they are others now.
+    run, root, images = shown.run, shown.root, shown.images
+    where, trunk = root_of(run.recipe.data, root), trunk_file(run.recipe, root)
+    try:
+        beside = dense_run(run, root=where, trunk=trunk, time_budget=shown.time_budget)
+    except Diverged:
+        # It says nothing of the pruned network, which came to its end.
+        return {"saliency_known": 0.0}
+    both = (open_trained(beside.folder), shown.trained)
+    dense, pruned = (shown.network_of(each, "tree-distance") for each in both)
+    return apart_of(dense, pruned, images)
+
+
+@register_look("fixed-point", "fixed_point_distance", has_grid=False)
+def _fixed_point(shown: Shown) -> dict[str, float]:
+    model, device = shown.trained.model.eval(), shown.trained.device
+    return fixed_point_of(lambda x, **more: model(x.to(device), **more), shown.images)
+
+
+@register_look("redrawn", "drawn_components", has_grid=False, trains=".decoder")
+def _redrawn(shown: Shown) -> dict[str, float]:
+    where = root_of(shown.look.data, shown.root)
+    return redrawn_of(shown.run, shown.images, root=where, time_budget=shown.time_budget)
+
+
+@register_look("agreement-spread", "agreement_spread", has_grid=False)
+def _spread(shown: Shown) -> dict[str, float]:
+    return spread_of(shown.network("polarisation"), shown.images)
+
+
+@register_look("cancellation", "gradient_cancellation", has_grid=False)
+def _cancellation(shown: Shown) -> dict[str, float]:
+    return cancellation_of(shown.trained.model.eval(), shown.run.recipe, shown.images)
+
+
+@register_look("cancellation-at-start", "gradient_cancellation_at_start", has_grid=False)
+def _cancellation_at_start(shown: Shown) -> dict[str, float]:
+    return at_start(cancellation_of(shown.begun(), shown.run.recipe, shown.images))
+
+
+def _of_trees(
+    name: str, statistic: str, measure: Callable[..., dict[str, float]], **how: Any
+) -> None:
+    """Register a look that takes the network with what parse trees need, and images."""
+    look = register_look(name, statistic, **how)
+    look(lambda shown: measure(shown.network("tree-distance"), shown.images))
+
+
+_of_trees("compactness", "compactness", compactness_of)
+_of_trees("focus", "focus", focus_of, check=needs_parts)
+_of_trees("invariance", "activation_correlation", invariance_of)
+_of_trees("tree-size", "tree_size", tree_size_of)
+_of_trees("trees", "parse_tree_distance", trees_of)

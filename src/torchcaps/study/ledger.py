@@ -28,7 +28,7 @@ from torchcaps._json import read_json
 from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.disk import is_held
-from torchcaps.study.look import Look, registered
+from torchcaps.study.look import Look, kind_named
 from torchcaps.study.system import Cell
 from torchcaps.tasks.values_file import (
     network_of,
@@ -98,12 +98,8 @@ class Ledger:
         if entry.get("failed"):
             return (entry["commit"],)
         took = (entry.get("by", {}).get(look.name) for look in cell.looks)
-        others = (registered(look.kind) for look in cell.looks)
-        beside = (
-            Run(self._at(cell, other.trains))
-            for other in others
-            if other is not None and other.trains
-        )
+        endings = filter(None, (kind_named(look.kind).trains for look in cell.looks))
+        beside = (Run(self._at(cell, ending)) for ending in endings)
         trained = (each.commits() for each in beside if each.environment_file.is_file())
         return (*took, *(commit for commits in trained for commit in commits))
 

@@ -18,8 +18,9 @@ those of couplings on a grid carry its levels before: `accuracy+K11`, or `accura
 routed layers. `register_look` adds a look from outside this package.
 """
 
+import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchcaps.data.by_name import why_no_source
@@ -31,34 +32,11 @@ from torchcaps.study.court import court
 if TYPE_CHECKING:
     from torchcaps.train.recipe import Recipe
 
-OF_KEYS = ("entropy", "keys")
-# The same whatever images are shown.
-OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "car_twice", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
 OF_LAYERS = (*OF_CAPSULES, *OF_COUPLINGS)
-KIND_OF: dict[str, str] = {
-    "accuracy": "accuracy",
-    "antipodal_share": "antipodal",
-    "antipodal_share_at_start": "antipodal-at-start",
-    "class_separation": "separation",
-    "confidence": "calibration",
-    "coupling_inequality": "inequality",
-    "coupling_levels": "inequality",
-    "entity_selectivity": "selectivity",
-    "perturbation_range": "perturbation",
-    "polarisation": "polarisation",
-    "zero_blocks": "zero-votes",
-    **dict.fromkeys(OF_KEYS, "keys"),
-    **dict.fromkeys(OF_WEIGHTS, "weights"),
-    **dict.fromkeys(OF_LAYERS, "layers"),
-}
 SPLITS = ("test", "validation", "train")
-
-
-# They look at weights, or at first weights.
-WITHOUT_GRID = {"weights", "antipodal-at-start"}
 
 
 class Look(NamedTuple):
@@ -94,57 +72,67 @@ class Look(NamedTuple):
         return named if is_own else f"{named}@{self.images}"
 
 
-class Kind(NamedTuple):
-    """A look that somebody registered."""
+# The numbers by name, of a `measure.Shown`.
+Take = Callable[[Any], dict[str, float]]
 
-    take: Callable[[Any], dict[str, float]]
-    # What the folder of a run that it trains ends with, beside that of the cell.
+
+class Kind(NamedTuple):
+    """What somebody registered under the name of a look."""
+
+    take: Take
+    has_grid: bool
     trains: str
-    # Refuses a recipe that can give it no number.
     check: "Callable[[Look, Recipe], None]"
 
 
-# By the name of the look.
-REGISTERED: dict[str, Kind] = {}
+# By the name of the look, and its name by the statistics that ask for it.
+KINDS: dict[str, Kind] = {}
+KIND_OF: dict[str, str] = {}
 
 
 def register_look(
     name: str,
-    take: Callable[[Any], dict[str, float]],
-    *,
-    statistics: Iterable[str],
+    *statistics: str,
     has_grid: bool = True,
     trains: str = "",
     check: "Callable[[Look, Recipe], None]" = lambda look, recipe: None,
-) -> None:
-    """Add a look to those that studies may take.
+) -> Callable[[Take], Take]:
+    """Add a look to those that studies may take: a decorator of what takes it.
 
     Arguments:
         name: what the ledger calls it.
-        take: the numbers by name, of a `measure.Shown`.
         statistics: the words under `measure` in a study that ask for it.
         has_grid: whether it can be taken of couplings on a grid.
-        trains: the ending of the folder of a run that it trains.
+        trains: what the folder of a run that it trains ends with, beside that of the cell.
         check: refuses a recipe that can give it no number, before it is trained.
     """
-    REGISTERED[name] = Kind(take, trains, check)
-    KIND_OF.update(dict.fromkeys(statistics, name))
-    if not has_grid:
-        WITHOUT_GRID.add(name)
+
+    def enter(take: Take) -> Take:
+        KINDS[name] = Kind(take, has_grid, trains, check)
+        KIND_OF.update(dict.fromkeys(statistics, name))
+        return take
+
+    return enter
 
 
-def registered(name: str) -> Kind | None:
-    """Find the look of this name, where it is none of this package's own."""
-    if name not in REGISTERED and name not in KIND_OF.values():
-        court()
-    return REGISTERED.get(name)
+def kind_named(name: str) -> Kind:
+    """Find what was registered under the name of a look."""
+    _register(name, KINDS)
+    return KINDS[name]
 
 
 def kind_of(statistic: str) -> str | None:
     """Find the look that gives a statistic; None where there is none yet."""
-    if statistic not in KIND_OF:
-        court()
+    _register(statistic, KIND_OF)
     return KIND_OF.get(statistic)
+
+
+def _register(name: str, table: Mapping[str, object]) -> None:
+    """Load who registers looks until a table has a name: this package, then the claims."""
+    if name not in table:
+        importlib.import_module("torchcaps.study.measure")
+    if name not in table:
+        court()
 
 
 def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
@@ -181,7 +169,7 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
                 f"{statistic}+K11, or one for each routed layer from below, {statistic}+K11,6."
             )
         levels = tuple(int(word) for word in words if word)
-        if levels and kind in WITHOUT_GRID:
+        if levels and not KINDS[kind].has_grid:
             raise TorchcapsError(
                 f"{name!r}: {statistic} is measured of couplings as they are; leave +K{grid} out."
             )

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import MeasureActivity, MeasureDynamics, measure
-from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.data.registry import SETS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting
+from torchcaps.models import MODELS
 from torchcaps.prune import sparsity
-from torchcaps.study.look import OF_COUPLINGS, Look, registered
+from torchcaps.study.look import OF_COUPLINGS, OF_LAYERS, Look, Take, kind_named, register_look
 from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.evaluation import Evaluation
 from torchcaps.tasks.measurements import seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Recipe, Run
@@ -35,12 +37,37 @@ class Shown:
     """A finished run, and what is looked at."""
 
     run: Run
-    trained: Trained
     look: Look
-    images: Images
     root: str | os.PathLike[str] | None
     # Seconds for what a look trains; what only looks takes its time.
-    time_budget: float | None
+    time_budget: float | None = None
+
+    @cached_property
+    def trained(self) -> Trained:
+        """Open the network."""
+        return open_trained(self.run.folder)
+
+    @property
+    def is_of_own(self) -> bool:
+        """Whether the run has written down the digest of the images."""
+        recipe, look = self.run.recipe, self.look
+        tested_on = recipe.test_data or recipe.data
+        return look.data == (tested_on if look.split == "test" else recipe.data)
+
+    @cached_property
+    def images(self) -> Images:
+        """Load the images; refuse others than the run was tested on."""
+        look, where = self.look, root_of(self.look.data, self.root)
+        root = None if where is None else Path(where)
+        images = self.trained.images(look.split, data=look.data, root=root)
+        # Others of the split it was trained on are refused already.
+        if look.split == "test" and self.is_of_own and not self.trained.knows(images, "test"):
+            raise TorchcapsError(
+                f"{self.run.folder} was tested on other images of {look.data} than there are now, "
+                f"and its record would be of both; put them back as they were, or name their "
+                f"--root."
+            )
+        return images
 
     @property
     def grid(self) -> int | tuple[int, ...] | None:
@@ -63,6 +90,17 @@ class Shown:
         network = initial_model(self.run.recipe, self.trained.images("train"))
         return network.to(self.trained.device).eval()
 
+    def evaluated(self, *measurements: str) -> Evaluation:
+        """Show it the images, with these measurements."""
+        size = min(BATCH, self.run.recipe.batch_size)
+        return evaluate(
+            self.trained.model,
+            self.images,
+            batch_size=size,
+            levels=self.grid,
+            measurements=measurements,
+        )
+
 
 def look_at(
     run: Run,
@@ -71,70 +109,55 @@ def look_at(
     root: str | os.PathLike[str] | None,
     time_budget: float | None = None,
 ) -> dict[str, float]:
-    """Take one look at a finished run.
-
-    Arguments:
-        run: it.
-        look: what is looked at.
-        root: the folder of data sets that are files.
-        time_budget: seconds for what a look trains; what only looks takes its time.
-    """
-    recipe = run.recipe
-    if look == Look("accuracy", recipe.test_data or recipe.data):
-        # Looked at once already, at the end of training.
-        return {"accuracy": run.accuracy}
-    if look.kind == "weights":
-        return _of_weights(run.model(), frozen=recipe.freeze)
-    trained = open_trained(run.folder)
-    images = _shown(trained, look, root)
-    # Others of the split it was trained on are refused already.
-    if look.split == "test" and _is_of_own(run, look) and not trained.knows(images, "test"):
-        raise TorchcapsError(
-            f"{run.folder} was tested on other images of {look.data} than there are now, and its "
-            f"record would be of both; put them back as they were, or name their --root."
-        )
-    shown = Shown(run, trained, look, images, root, time_budget)
-    if (other := registered(look.kind)) is not None:
-        return other.take(shown)
-    grid = shown.grid
-    if look.kind == "layers":
-        return _of_layers(shown)
-    if look.kind == "antipodal-at-start":
-        return at_start(_of_pairs(_antipodal(shown)))
-    found = evaluate(
-        trained.model,
-        images,
-        batch_size=min(BATCH, recipe.batch_size),
-        levels=grid,
-        measurements=() if look.kind == "accuracy" else (look.kind,),
-    )
-    if look.kind == "accuracy":
-        return {"accuracy": 100 * found.accuracy}
-    return READERS[look.kind](found.measured[look.kind])
+    """Take one look at a finished run."""
+    return kind_named(look.kind).take(Shown(run, look, root, time_budget))
 
 
 def images_of_others(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> str | None:
-    """Read the digest of the images of a look, where the run has written none down.
-
-    Arguments:
-        run: a finished run.
-        look: what is looked at.
-        root: the folder of data sets that are files.
-    """
-    if look.kind == "weights" or _is_of_own(run, look):
-        return None
-    return _shown(open_trained(run.folder), look, root).digest()
+    """Read the digest of the images of a look, where the finished run has written none down."""
+    shown = Shown(run, look, root)
+    return None if look.kind == "weights" or shown.is_of_own else shown.images.digest()
 
 
-def _is_of_own(run: Run, look: Look) -> bool:
-    """Say whether the run has written down the digest of these images."""
-    recipe = run.recipe
-    return look.data == (recipe.test_data or recipe.data if look.split == "test" else recipe.data)
+def reads(name: str, *statistics: str, **how: Any) -> Callable[[Take], Take]:
+    """Register a look that reads what the measurement of its name found."""
+
+    def enter(read: Take) -> Take:
+        look = register_look(name, *statistics, **how)
+        look(lambda shown: read(shown.evaluated(name).measured[name]))
+        return read
+
+    return enter
 
 
-def _shown(trained: Trained, look: Look, root: str | os.PathLike[str] | None) -> Images:
-    where = root_of(look.data, root)
-    return trained.images(look.split, data=look.data, root=None if where is None else Path(where))
+def needs_parts(look: Look, recipe: Recipe) -> None:
+    """Refuse a look at where the parts of an image are, of images that do not tell."""
+    if look.data != "part-whole":
+        raise TorchcapsError(
+            f"measure asks where the parts of an image are ({look.name}), which only the images of "
+            f'part-whole tell, but data is "{look.data}"; leave it out.'
+        )
+
+
+def _needs_decoder(look: Look, recipe: Recipe) -> None:
+    if {**MODELS[recipe.model].options, **recipe.options}.get("decoder") is False:
+        raise TorchcapsError(
+            f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "
+            f"its option decoder = true, or leave it out."
+        )
+
+
+@register_look("accuracy", "accuracy")
+def _accuracy(shown: Shown) -> dict[str, float]:
+    if shown.is_of_own and shown.look.split == "test" and not shown.look.levels:
+        # Looked at once already, at the end of training.
+        return {"accuracy": shown.run.accuracy}
+    return {"accuracy": 100 * shown.evaluated().accuracy}
+
+
+@register_look("weights", "agreement", "nonzero_parameters", "sparsity", has_grid=False)
+def _weights(shown: Shown) -> dict[str, float]:
+    return _of_weights(shown.run.model(), frozen=shown.run.recipe.freeze)
 
 
 def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:
@@ -173,6 +196,7 @@ def _and_last(layers: Sequence[Any], *names: str, **renamed: str) -> dict[str, f
     return _by_layer(layers, *names, **renamed) | own
 
 
+@reads("keys", "entropy", "keys")
 def _of_keys(keys: Any) -> dict[str, float]:
     """Read entropy, its bound, and the keys of each class and of a class on average."""
     each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
@@ -180,20 +204,24 @@ def _of_keys(keys: Any) -> dict[str, float]:
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
 
 
+@reads("inequality", "coupling_inequality", "coupling_levels")
 def _of_inequality(found: Any) -> dict[str, float]:
     return _and_last(found.layers, "gini", small_couplings="small", even_couplings="even")
 
 
+@reads("zero-votes", "zero_blocks")
 def _of_zero_votes(found: Any) -> dict[str, float]:
     return _and_last(found.layers, "zero_blocks", "zero_votes", "dead_children")
 
 
+@reads("calibration", "confidence")
 def _of_calibration(found: Any) -> dict[str, float]:
     """Take the mean over images of the largest probability."""
     answers = found.answers
     return {"confidence": float((answers.counts * answers.confidence).sum() / answers.cases)}
 
 
+@reads("antipodal", "antipodal_share")
 def _of_pairs(found: Any) -> dict[str, float]:
     """Read near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the
     share of components below zero, and the mean share."""
@@ -203,16 +231,18 @@ def _of_pairs(found: Any) -> dict[str, float]:
     return {**values, "antipodal_share": mean}
 
 
-def _antipodal(shown: Shown) -> Result:
-    found = evaluate(shown.begun(), shown.images, batch_size=BATCH, measurements=("antipodal",))
-    return found.measured["antipodal"]
-
-
 def at_start(values: Mapping[str, float]) -> dict[str, float]:
     """Rename numbers to those of a network before training."""
     return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
 
 
+@register_look("antipodal-at-start", "antipodal_share_at_start", has_grid=False)
+def _antipodal_at_start(shown: Shown) -> dict[str, float]:
+    found = evaluate(shown.begun(), shown.images, batch_size=BATCH, measurements=("antipodal",))
+    return at_start(_of_pairs(found.measured["antipodal"]))
+
+
+@reads("polarisation", "polarisation")
 def _of_steps(found: Any) -> dict[str, float]:
     """Read polarisation by layer and iteration, `polarisation.1.3`, and that of the last of all."""
     layers = list(dict.fromkeys(row.name for row in found.steps))
@@ -225,10 +255,12 @@ def _of_steps(found: Any) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@reads("perturbation", "perturbation_range", check=_needs_decoder)
 def _of_perturbation(found: Any) -> dict[str, float]:
     return {f"change.{row.amount:g}": row.change for row in found.amounts}
 
 
+@reads("selectivity", "entity_selectivity", check=needs_parts)
 def _of_selectivity(found: Any) -> dict[str, float]:
     """Read shares by layer of capsules; nothing of one without a living capsule."""
     most = {
@@ -239,21 +271,9 @@ def _of_selectivity(found: Any) -> dict[str, float]:
     return most | _by_layer(found.layers, one_part="dedicated", one_part_by_chance="control")
 
 
+@reads("separation", "class_separation", check=_needs_decoder)
 def _of_separation(found: Any) -> dict[str, float]:
     return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
-
-
-READERS: Mapping[str, Callable[[Any], dict[str, float]]] = {
-    "antipodal": _of_pairs,
-    "calibration": _of_calibration,
-    "inequality": _of_inequality,
-    "keys": _of_keys,
-    "perturbation": _of_perturbation,
-    "polarisation": _of_steps,
-    "selectivity": _of_selectivity,
-    "separation": _of_separation,
-    "zero-votes": _of_zero_votes,
-}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -267,6 +287,7 @@ def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | No
     return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
 
 
+@register_look("layers", *OF_LAYERS)
 def _of_layers(shown: Shown) -> dict[str, float]:
     network, images = shown.network("activity", "dynamics"), shown.images
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.models import MODELS
 from torchcaps.models.own import OWN
 from torchcaps.study.court import needed_court
-from torchcaps.study.look import OF_LAYERS, Look, looks_named, registered
+from torchcaps.study.look import OF_LAYERS, Look, kind_named, looks_named
 from torchcaps.study.record import STUDY
 from torchcaps.study.same import plain, trains
 from torchcaps.study.system import LAST_SEED, Study, System
@@ -39,8 +38,6 @@ from torchcaps.train.own_code import import_file
 BESIDE = ("name", "measure", "vary", "claims", "reduced", "import")
 # Values of a list that a sentence shows.
 EXAMPLES = {"seed": "0, 1, 2", "measure": '"accuracy"'}
-# Looks that need more than a network and images.
-OF_DECODER = ("perturbation", "separation")
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -142,27 +139,9 @@ def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
     """Make the looks, but none that these images or this network cannot give: found after training,
     it would cost all that the other looks gave."""
     looks = looks_named(measure, recipe.data)
-    draws = {**MODELS[recipe.model].options, **recipe.options}.get("decoder")
     for look in looks:
-        if look.kind == "selectivity":
-            needs_parts(look)
-        if look.kind in OF_DECODER and draws is False:
-            raise TorchcapsError(
-                f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "
-                f"its option decoder = true, or leave it out."
-            )
-        if (other := registered(look.kind)) is not None:
-            other.check(look, recipe)
+        kind_named(look.kind).check(look, recipe)
     return looks
-
-
-def needs_parts(look: Look) -> None:
-    """Refuse a look at where the parts of an image are, of images that do not tell."""
-    if look.data != "part-whole":
-        raise TorchcapsError(
-            f"measure asks where the parts of an image are ({look.name}), which only the images of "
-            f'part-whole tell, but data is "{look.data}"; leave it out.'
-        )
 
 
 def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
