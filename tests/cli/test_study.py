@@ -12,7 +12,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.own import CLASSES
 from torchcaps.study import pool, write_record
 from torchcaps.study.ledger import Ledger
-from torchcaps.study.work import work
+from torchcaps.study.work import Terms, work
 from torchcaps.train import own_code
 
 
@@ -91,7 +91,7 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     """The pool is not started: its one cell is done in this process."""
 
     def in_process(study, settings, *, watch):
-        work(study.cells(), Ledger(settings.folder), root=settings.root)
+        work(study.cells(), Ledger(settings.folder), Terms(settings.root))
         watch({cell.name: "done" for cell in study.cells()})
         return []
 
@@ -144,7 +144,7 @@ def given(monkeypatch):
 
     def in_process(study, settings, *, watch):
         given.append(settings)
-        work(study.cells(), Ledger(settings.folder), root=settings.root)
+        work(study.cells(), Ledger(settings.folder), Terms(settings.root))
         return []
 
     monkeypatch.setattr(pool, "run_study", in_process)
@@ -222,7 +222,7 @@ def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monke
         ledger, cells = Ledger(settings.folder), study.cells()
         for cell in cells[-n_failed:]:
             ledger.fail(cell, "the loss became nan in epoch 1.", is_result=True)
-        work(cells, ledger, root=settings.root)
+        work(cells, ledger, Terms(settings.root))
         return []
 
     monkeypatch.setattr(pool, "run_study", in_process)

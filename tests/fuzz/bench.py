@@ -65,7 +65,7 @@ class Bench:
         self.ledger = Ledger(self.folder / "runs")
         self.of_study = read_study(str(self.study))
         with quiet():
-            work(self.of_study.cells(), self.ledger, root=None)
+            work(self.of_study.cells(), self.ledger)
 
     def _lay_results(self) -> None:
         """A run of the time before digests, what a study measured of it, and a record."""

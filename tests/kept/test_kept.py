@@ -159,7 +159,7 @@ def test_a_stopped_study_goes_on(kept):
     assert sorted(cell.name for cell in cells) == CELLS
     assert [ledger.state(cell) for cell in cells] == ["done"] * 3 + ["begun"]
     values = [ledger.values(cell) for cell in cells[:3]]
-    work(cells, ledger, root=None)
+    work(cells, ledger)
     assert {ledger.state(cell) for cell in cells} == {"done"}
     assert [ledger.values(cell) for cell in cells[:3]] == values
     first, second = write_records(study, ledger, kept / "evidence")

@@ -30,7 +30,7 @@ def command(study):
         ledger, cells = Ledger(folder / "runs"), found.cells()
         for cell in cells:
             ledger.forgive(cell)
-        work(cells, ledger, root=None)
+        work(cells, ledger)
         write_records(found, ledger, folder / "evidence")
         for cell in cells:
             if why := ledger.failure(cell):

@@ -45,7 +45,7 @@ def test_an_option_that_is_a_list_has_one_value():
 
 def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, _: seen.append(cell.recipe))
     monkeypatch.setattr("torchcaps.study.comparison.compare", lambda folders: folders)
     recipe = make_recipe(
         model="peer_sign_em", data="sign", options={"iterations": "1,2", "bias": "True,False"}
@@ -58,7 +58,7 @@ def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
 
 def test_a_value_that_the_images_refuse_is_told_before_any_training(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, _: seen.append(cell.recipe))
     recipe = make_recipe(model="capsnet", data="part-whole", options={"kernel": "9,400"})
     assert text_of(lambda: train_many(recipe, tmp_path)).startswith(
         "kernel=400: an image of (channels, height, width) = (1, 32, 32) does not pass through"
@@ -68,7 +68,7 @@ def test_a_value_that_the_images_refuse_is_told_before_any_training(monkeypatch,
 
 def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, _: seen.append(cell.recipe))
     recipe = make_recipe(model="peer_sign_em", data="sign", options={"iterations": "1,x"})
     assert text_of(lambda: train_many(recipe, tmp_path)) == (
         "peer_sign_em takes iterations as int, for example 3, but it came as 'x'."
@@ -81,7 +81,7 @@ def test_without_scipy_nothing_is_trained(monkeypatch, tmp_path):
     for name in ("comparison", "intervals"):
         monkeypatch.delitem(sys.modules, f"torchcaps.study.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "scipy", None)
-    monkeypatch.setattr(many, "finish", lambda *_, **__: pytest.fail("it was trained"))
+    monkeypatch.setattr(many, "finish", lambda *_: pytest.fail("it was trained"))
     recipe = make_recipe(model="peer_sign_em", data="sign")
     with pytest.raises(ModuleNotFoundError, match=r"needs scipy, .* pip install 'torchcaps\[study"):
         train_many(recipe, tmp_path, seeds=[0, 1])

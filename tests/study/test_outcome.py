@@ -8,7 +8,7 @@ from torchcaps_claims import Outcome, outcome_of
 
 def test_claims_and_records_are_told(study, ledger, tmp_path):
     found = study()
-    work(found.cells(), ledger, root=None)
+    work(found.cells(), ledger)
     outcome = outcome_of(found, write_records(found, ledger, tmp_path))
     lines = outcome.text().splitlines()
     # One seed of one epoch decides nothing.

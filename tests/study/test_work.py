@@ -18,7 +18,7 @@ from torchcaps.study import work as module
 from torchcaps.study.evidence import write_records
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.system import Study
-from torchcaps.study.work import work
+from torchcaps.study.work import Terms, work
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim, result_of
 
@@ -49,9 +49,9 @@ def pretended(monkeypatch):
 
 def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
     cells = study(seeds=(0, 1)).cells()
-    work(cells, ledger, root=None)
+    work(cells, ledger)
     assert fits == [0, 1]
-    work(cells, ledger, root=None)
+    work(cells, ledger)
     assert fits == [0, 1]
     assert [ledger.state(cell) for cell in cells] == ["done", "done"]
     first, second = (ledger.values(cell)["accuracy@sign/train"] for cell in cells)
@@ -66,7 +66,7 @@ def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
     assert write_records(study(seeds=(0, 1)), ledger, tmp_path / "evidence") == [path]
     more = study(seeds=(0, 1, 2))
     assert write_records(more, ledger, tmp_path / "evidence") == []
-    work(more.cells(), ledger, root=None)
+    work(more.cells(), ledger)
     (newer,) = write_records(more, ledger, tmp_path / "evidence")
     assert fits == [0, 1, 2]
     assert newer != path
@@ -77,7 +77,7 @@ def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypatch, is_shared):
     """Of one folder of runs, or of two with one folder of records."""
-    work(study().cells(), ledger, root=None)
+    work(study().cells(), ledger)
     other = ledger
     if not is_shared:
         other = Ledger(shutil.copytree(ledger.folder, tmp_path / "other"))
@@ -161,7 +161,7 @@ def test_fewer_statistics_supersede_nothing(records, tmp_path):
 
 def test_one_system_has_one_record_in_whichever_order_its_seeds_came(study, ledger, tmp_path):
     evidence = tmp_path / "evidence"
-    work(study(seeds=(1, 0)).cells(), ledger, root=None)
+    work(study(seeds=(1, 0)).cells(), ledger)
     (alone,) = write_records(study(seeds=(1,)), ledger, evidence)
     (both,) = write_records(study(seeds=(1, 0)), ledger, evidence)
     assert write_records(study(seeds=(0, 1)), ledger, evidence) == [both]
@@ -197,7 +197,7 @@ def test_values_whose_run_is_gone_are_a_sentence(study, ledger, records, tmp_pat
 def test_a_record_that_is_refused_keeps_no_other_system_from_its_own(study, ledger, tmp_path):
     lost, kept = study(), study(learning_rate=0.1)
     both = dataclasses.replace(lost, systems=(*lost.systems, *kept.systems))
-    work(both.cells(), ledger, root=None)
+    work(both.cells(), ledger)
     ledger.run(lost.cells()[0]).result_file.unlink()
     assert "its run is gone" in text_of(lambda: write_records(both, ledger, tmp_path / "e"))
     (record,) = read_records(tmp_path / "e", drafts=True).values()
@@ -232,7 +232,7 @@ def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):
     assert module.trunk_file(recipe, tmp_path) == tmp_path / "resnet18_imagenet.safetensors"
     frozen = dataclasses.replace(system, recipe=recipe)
     (cell,) = Study("a/b", (frozen,)).cells()
-    work([cell], ledger, root=tmp_path)
+    work([cell], ledger, Terms(tmp_path))
     assert f"there is no file {tmp_path}/resnet18_imagenet.safetensors; it must be weights of" in (
         ledger.failure(cell)
     )
@@ -253,7 +253,7 @@ def test_cells_at_once_are_each_trained_measured_and_told_apart(study, ledger, m
     monkeypatch.setattr(module, "outcomes", outcomes)
     cells = study(seeds=(0, 1, 2, 3, 4)).cells()
     with ledger.claimed(cells[1]):
-        work(cells, ledger, root=None, together=2)
+        work(cells, ledger, together=2)
     assert at_once == [[0, 2], [3, 4]]
     assert [ledger.state(cell) for cell in cells] == [
         *("done", "waiting", "done", "failed", "done")
@@ -261,23 +261,23 @@ def test_cells_at_once_are_each_trained_measured_and_told_apart(study, ledger, m
     assert ledger.failure(cells[3]) == "nan"
     values = ledger.values(cells[2])
     alone = Ledger(ledger.folder / "alone")
-    work(cells[2:3], alone, root=None)
+    work(cells[2:3], alone)
     assert alone.values(cells[2]) == values
 
 
 def test_cells_at_once_stop_together(study, ledger):
     cells = study(seeds=(0, 1)).cells()
     with pytest.raises(Interrupted, match="the time budget is used up"):
-        work(cells, ledger, root=None, until=time.time() + 1e-3, together=2)
+        work(cells, ledger, Terms(until=time.time() + 1e-3), together=2)
     assert not any(ledger.failure(cell) for cell in cells)
-    work(cells, ledger, root=None, together=2)
+    work(cells, ledger, together=2)
     assert [ledger.state(cell) for cell in cells] == ["done", "done"]
 
 
 def test_cells_of_others_are_left_alone(study, ledger, pretended):
     cells = study(seeds=(0, 1)).cells()
     with ledger.claimed(cells[0]):
-        work(cells, ledger, root=None)
+        work(cells, ledger)
     assert pretended == [1]
 
 
@@ -290,19 +290,19 @@ def test_a_cell_that_another_process_takes_first_is_left_alone(
         monkeypatch.setattr(
             type(ledger), "state", lambda self, cell: "done" if pretended else "waiting"
         )
-        work(cells, ledger, root=None)
+        work(cells, ledger)
     assert pretended == [1]
 
 
 def test_with_its_parent_gone_no_cell_is_begun(study, ledger, pretended):
-    work(study().cells(), ledger, root=None, parent=os.getppid() + 1)
+    work(study().cells(), ledger, parent=os.getppid() + 1)
     assert pretended == []
 
 
 def test_past_its_budget_nothing_is_begun(study, ledger):
     cells = study().cells()
     with pytest.raises(Interrupted, match="the time budget is used up; the same command goes on"):
-        work(cells, ledger, root=None, until=time.time() - 1)
+        work(cells, ledger, Terms(until=time.time() - 1))
     assert ledger.state(cells[0]) == "waiting"
 
 
@@ -321,7 +321,7 @@ def test_past_its_budget_no_look_is_begun(study, ledger, monkeypatch):
 
     monkeypatch.setattr(module, "fit", fit)
     with pytest.raises(Interrupted, match="the time budget is used up; the same command goes on"):
-        work([cell], ledger, root=None, until=time.time() + 1000)
+        work([cell], ledger, Terms(until=time.time() + 1000))
     assert seen == []
     assert ledger.run(cell).is_done
 
@@ -341,7 +341,7 @@ def test_errors_are_written_down(study, ledger, monkeypatch, error, state, why):
 
     monkeypatch.setattr(module, "fit", fit)
     cells = study(seeds=(0, 1)).cells()
-    work(cells, ledger, root=None)
+    work(cells, ledger)
     assert [ledger.state(cell) for cell in cells] == [state, state]
     assert ledger.failure(cells[0]) == why
 
@@ -350,7 +350,7 @@ def test_a_seed_that_failed_stays_in_the_record(study, ledger, tmp_path):
     both = study(seeds=(0, 1))
     first, second = both.cells()
     ledger.fail(second, "the loss became nan", is_result=True)
-    work([first], ledger, root=None)
+    work([first], ledger)
     write_records(both, ledger, tmp_path / "evidence")
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert [seed.failed for seed in record.seeds] == [None, "the loss became nan"]
@@ -359,7 +359,7 @@ def test_a_seed_that_failed_stays_in_the_record(study, ledger, tmp_path):
 
 def test_where_every_seed_fails_that_is_a_result(study, ledger, tmp_path):
     both = study(seeds=(0, 1), learning_rate=1e38)
-    work(both.cells(), ledger, root=None)
+    work(both.cells(), ledger)
     assert [ledger.state(cell) for cell in both.cells()] == ["failed", "failed"]
     (path,) = write_records(both, ledger, tmp_path / "evidence")
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
@@ -388,6 +388,6 @@ def test_the_code_that_saw_a_seed_fail_counts_as_well(study, ledger, records, mo
 
 def test_a_set_that_is_not_there_is_a_sentence(study, ledger, tmp_path):
     (cell,) = study(data="mnist").cells()
-    work([cell], ledger, root=tmp_path)
+    work([cell], ledger, Terms(tmp_path))
     assert ledger.state(cell) == "stopped"
     assert str(tmp_path) in ledger.failure(cell)

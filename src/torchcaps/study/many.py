@@ -14,7 +14,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.registry import check_made, check_options
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.system import LAST_SEED, MOST_SEEDS, Study, System
-from torchcaps.study.work import finish, finish_together
+from torchcaps.study.work import Terms, finish, finish_together
 from torchcaps.train import Recipe, Run
 from torchcaps.train.images import images_of
 
@@ -102,15 +102,15 @@ def train_many(
         systems.append(System(one.model, one, tuple(seeds) or (recipe.seed,), looks=()))
     if len(systems) > 1:
         _check_made(recipe, variants, root)
-    until = None if time_budget is None else time.time() + time_budget
+    terms = Terms(root, None if time_budget is None else time.time() + time_budget)
     ledger = Ledger(Path(out))
     cells = Study("many", tuple(systems)).cells()
     if together:
-        for error in finish_together(cells, ledger, root=root, until=until).values():
+        for error in finish_together(cells, ledger, terms).values():
             raise error
     else:
         for cell in cells:
-            finish(cell, ledger, root=root, until=until)
+            finish(cell, ledger, terms)
     return compare([ledger.run(cell).folder for cell in cells])
 
 

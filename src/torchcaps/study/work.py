@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study.ledger import Ledger
@@ -19,94 +19,69 @@ from torchcaps.train.many import outcomes
 OPEN = ("waiting", "begun")
 
 
-def finish(
-    cell: Cell,
-    ledger: Ledger,
-    *,
-    root: str | os.PathLike[str] | None,
-    until: float | None = None,
-) -> None:
+class Terms(NamedTuple):
+    """What holds for every cell: the folder of data sets that are files, and the time
+    (`time.time()`) at which the state is saved and `Interrupted` raised."""
+
+    root: str | os.PathLike[str] | None = None
+    until: float | None = None
+
+    def left(self) -> float | None:
+        """Say how many seconds of the time budget are left."""
+        left = None if self.until is None else self.until - time.time()
+        if left is not None and left <= 0:
+            raise Interrupted("the time budget is used up; the same command goes on.")
+        return left
+
+
+def finish(cell: Cell, ledger: Ledger, terms: Terms) -> None:
     """Train a cell, or go on with it, and take every look that is missing."""
-    run = fit(**_call(cell, ledger, root=root, until=until))
-    _look(cell, ledger, run, root=root, until=until)
+    _look(cell, ledger, fit(**_call(cell, ledger, terms)), terms)
 
 
-def finish_together(
-    cells: Sequence[Cell],
-    ledger: Ledger,
-    *,
-    root: str | os.PathLike[str] | None,
-    until: float | None = None,
-) -> dict[str, Exception]:
+def finish_together(cells: Sequence[Cell], ledger: Ledger, terms: Terms) -> dict[str, Exception]:
     """Train several cells at once, and look at each; with the errors of those that failed."""
     failed: dict[str, Exception] = {}
-    ended = outcomes([_call(cell, ledger, root=root, until=until) for cell in cells])
+    ended = outcomes([_call(cell, ledger, terms) for cell in cells])
     for cell, outcome in zip(cells, ended, strict=True):
         try:
             if isinstance(outcome, Exception):
                 raise outcome
-            _look(cell, ledger, outcome, root=root, until=until)
+            _look(cell, ledger, outcome, terms)
         except Exception as error:
             failed[cell.name] = error
     return failed
 
 
-def _call(
-    cell: Cell, ledger: Ledger, *, root: str | os.PathLike[str] | None, until: float | None
-) -> dict[str, Any]:
+def _call(cell: Cell, ledger: Ledger, terms: Terms) -> dict[str, Any]:
     """Give what `fit` is called with."""
-    recipe = cell.recipe
+    recipe, root = cell.recipe, terms.root
     return {
         "recipe": recipe,
         "out": ledger.run(cell).folder,
         "root": root_of(recipe.data, root) or root_of(recipe.test_data or recipe.data, root),
         "label": cell.name,
-        "time_budget": _left(until),
+        "time_budget": terms.left(),
         "trunk": trunk_file(recipe, root),
     }
 
 
-def _look(
-    cell: Cell,
-    ledger: Ledger,
-    run: Run,
-    *,
-    root: str | os.PathLike[str] | None,
-    until: float | None,
-) -> None:
-    """Take every look that is missing."""
+def _look(cell: Cell, ledger: Ledger, run: Run, terms: Terms) -> None:
     for look in ledger.missing(cell):
-        values = look_at(run, look, root=root, time_budget=_left(until))
-        ledger.write(cell, look, values, images=images_of_others(run, look, root=root))
-
-
-def _left(until: float | None) -> float | None:
-    """Say how many seconds of the time budget are left."""
-    left = None if until is None else until - time.time()
-    if left is not None and left <= 0:
-        raise Interrupted("the time budget is used up; the same command goes on.")
-    return left
+        values = look_at(run, look, root=terms.root, time_budget=terms.left())
+        ledger.write(cell, look, values, images=images_of_others(run, look, root=terms.root))
 
 
 def work(
     cells: Sequence[Cell],
     ledger: Ledger,
+    terms: Terms = Terms(),
     *,
-    root: str | os.PathLike[str] | None,
-    until: float | None = None,
     parent: int | None = None,
     together: int = 1,
 ) -> None:
-    """Work through cells until none is left that this process can take.
-
-    Arguments:
-        cells: in the order in which they are taken.
-        ledger: where they are kept.
-        root: the folder of data sets that are files.
-        until: the time (`time.time()`) at which the state is saved and `Interrupted` raised.
-        parent: the process that started this one; with it gone, no further cell is begun.
-        together: how many are trained at once.
-    """
+    """Take cells in their order, as many at once as are trained together, until none is left that
+    this process can take, or the process that started this one, its parent, is gone."""
     while parent is None or os.getppid() == parent:
         with ExitStack() as held:
             taken = list(islice(_taken(cells, ledger, held), together))
@@ -114,9 +89,9 @@ def work(
                 return
             if len(taken) == 1:
                 with _reasons(taken[0], ledger):
-                    finish(taken[0], ledger, root=root, until=until)
+                    finish(taken[0], ledger, terms)
                 continue
-            failed = finish_together(taken, ledger, root=root, until=until)
+            failed = finish_together(taken, ledger, terms)
             for cell in sorted(
                 taken, key=lambda cell: isinstance(failed.get(cell.name), Interrupted)
             ):

@@ -19,7 +19,7 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.settings import Settings
 from torchcaps.study.system import Cell
-from torchcaps.study.work import work
+from torchcaps.study.work import Terms, work
 from torchcaps.train.own_code import import_file
 
 # What a worker process ends with that saved its state and stopped.
@@ -68,14 +68,8 @@ def serve(
         for file in settings.imports:
             import_file(file)
         try:
-            work(
-                cells,
-                ledger,
-                root=settings.root,
-                until=settings.until,
-                parent=parent,
-                together=settings.together,
-            )
+            terms = Terms(settings.root, settings.until)
+            work(cells, ledger, terms, parent=parent, together=settings.together)
         except Interrupted as stop:
             print(stop, file=talk)
             return False
