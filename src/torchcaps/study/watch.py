@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -18,8 +18,6 @@ from torchcaps.study.record import Record
 from torchcaps.study.same import trained_in, trains
 from torchcaps.study.system import Cell, Study, System
 
-# A cell that an error stopped is left: the same line tries it again.
-ENDED: tuple[State, ...] = ("done", "failed")
 # A log file gets a line only when something ended, and no more often than this.
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -35,21 +33,20 @@ class Progress:
     recorded: Mapping[str, frozenset[int]] | None = None
 
     def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
-        """Count some cells of a system by state, and the hours of those that are left."""
-        names = [cell.name for cell in cells]
-        counts = Counter(self.states[name] for name in names)
-        ended = sum(counts[state] for state in ENDED)
+        """Count some cells of a system by state, and the hours of those that are left on one
+        worker: None where nobody knows how many images there are."""
+        counts = Counter(self.states[cell.name] for cell in cells)
+        left = len(cells) - counts["done"] - counts["failed"]
         known = (self.recorded or {}).get(trains(system.recipe), frozenset())
+        hours_left = left * self._hours_a_cell(system) if left else 0.0
         return {
             "system": system.label,
-            "cells": len(names),
-            "done": counts["done"],
-            "failed": counts["failed"],
-            "stopped": counts["stopped"],
-            "running": counts["running"],
-            "left": len(names) - ended,
+            "cells": len(cells),
+            **{state: counts[state] for state in ("done", "failed", "stopped", "running")},
+            # A cell that an error stopped is left: the same line tries it again.
+            "left": left,
             "in_records": len(known & {cell.recipe.seed for cell in cells}),
-            "hours_left": self._hours(system, len(names) - ended),
+            "hours_left": None if math.isnan(hours_left) else hours_left,
         }
 
     def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
@@ -59,9 +56,8 @@ class Progress:
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
         """Give everything, as JSON has it."""
-        rows = self.rows(by_cost=by_cost)
+        rows, own = self.rows(by_cost=by_cost), self._own_rows()
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
-        own = self._own_rows()
         counted = ("cells", "done", "failed", "stopped", "running", "left", "in_records")
         total = {key: sum(row[key] for row in own) for key in counted}
         each = [row["hours_left"] for row in own]
@@ -84,9 +80,12 @@ class Progress:
         failed = f", {sums['failed']} failed" if sums["failed"] else ""
         failed += f", {sums['stopped']} stopped by an error" if sums["stopped"] else ""
         recorded = f"; {sums['in_records']} are in records" if sums["in_records"] else ""
+        count, how_long = sums["hours_left"], "nobody knows for how long, before a seed is done"
+        if count is not None:
+            how_long = f"about {hours(count)} on one worker"
         return (
             f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
-            f"{sums['left']} left: {_about(sums['hours_left'])}{recorded}"
+            f"{sums['left']} left: {how_long}{recorded}"
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
@@ -103,13 +102,8 @@ class Progress:
             table.add_row(row["system"], *(str(row[name]) for name in columns))
         return table
 
-    def _hours(self, system: System, left: int) -> float | None:
-        """Estimate by the seeds that are done, or by the count of FLOPs; None where nobody knows
-        how many images there are."""
-        each = self._hours_a_cell(system) if left else 0.0
-        return None if math.isnan(each) else left * each
-
     def _hours_a_cell(self, system: System) -> float:
+        """Estimate by the seeds that are done, or by the count of FLOPs."""
         done = [cell for cell in system.cells() if self.states[cell.name] == "done"]
         if not done:
             return hours_of(system.recipe)
@@ -140,12 +134,6 @@ def hours(count: float) -> str:
     return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
 
 
-def _about(count: float | None) -> str:
-    if count is None:
-        return "nobody knows for how long, before a seed is done"
-    return f"about {hours(count)} on one worker"
-
-
 def _cost(row: Mapping[str, Any]) -> float:
     return math.inf if row["hours_left"] is None else float(row["hours_left"])
 
@@ -157,21 +145,17 @@ def watched(study: Study, ledger: Ledger) -> Iterator[Any]:
     progress = Progress(study, ledger)
     last_line, last_text = 0.0, ""
 
-    def show_line(states: dict[str, State]) -> None:
+    def show(states: dict[str, State]) -> None:
         nonlocal last_line, last_text
         progress.states = states
+        if console.is_terminal:
+            live.update(progress.table(), refresh=True)
+            return
         text = progress.text()
         if text != last_text and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
             console.print(text, soft_wrap=True)
             last_line, last_text = monotonic(), text
 
-    if not console.is_terminal:
-        yield show_line
-        return
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-
-        def show_table(states: dict[str, State]) -> None:
-            progress.states = states
-            live.update(progress.table(), refresh=True)
-
-        yield show_table
+    live = Live(console=console, transient=True, auto_refresh=False)
+    with live if console.is_terminal else nullcontext():
+        yield show
