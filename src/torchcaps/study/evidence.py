@@ -10,7 +10,7 @@ from filelock import FileLock
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
 from torchcaps.study.ledger import Ledger
-from torchcaps.study.record import Record, Seed, read_records, write_record
+from torchcaps.study.record import Record, read_records, write_record
 from torchcaps.study.same import trained_in
 from torchcaps.study.system import Cell, Study, System
 from torchcaps.tasks.values_file import values_file
@@ -24,7 +24,8 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
     A record that says as much already stays; one that says less is superseded. One that has more
     seeds or other statistics is not: it counts beside the new one.
     """
-    complete = [each for each in study.systems if _is_complete(each, ledger)]
+    ended = {"done", "failed"}
+    complete = [x for x in study.systems if {ledger.state(cell) for cell in x.cells()} <= ended]
     if not complete:
         return []
     folder = Path(evidence)
@@ -44,10 +45,6 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
     return [path for path in written if path is not None]
 
 
-def _is_complete(system: System, ledger: Ledger) -> bool:
-    return {ledger.state(cell) for cell in system.cells()} <= {"done", "failed"}
-
-
 def _write(
     study: Study, system: System, ledger: Ledger, evidence: Path, there: dict[str, Record]
 ) -> Path | None:
@@ -60,10 +57,9 @@ def _write(
     for name, old in alike.items():
         if _says_as_much(old, record):
             return evidence / study.name / f"{name}.json"
-    replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
-    if replaced:
+    if replaced := [name for name, old in alike.items() if _can_stand_for(record, old)]:
         # It names one: that which is shown where there is another.
-        name = max(replaced, key=lambda each: _weight(replaced[each]))
+        name = max(replaced, key=lambda each: _weight(alike[each]))
         record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
 
@@ -113,40 +109,33 @@ def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
 
 def _is_about_the_same(old: Record, new: Record) -> bool:
     """Say whether they differ in their seeds and claims at most."""
-    # The folder of a study may hold those of others.
-    if old.study != new.study:
-        return False
     trained = trained_in(new)
-    return old.recipe_hash == new.recipe_hash or (
-        trained is not None and trained == trained_in(old)
-    )
+    is_same = old.recipe_hash == new.recipe_hash or (trained and trained == trained_in(old))
+    # The folder of a study may hold those of others.
+    return old.study == new.study and bool(is_same)
 
 
 def _says_as_much(old: Record, new: Record) -> bool:
     """Say whether the old one holds the same seeds with the same numbers, or more of either."""
-    seeds = {each.seed: each for each in old.seeds}
-    if (old.is_draft and not new.is_draft) or not {*new.claims} <= {*old.claims}:
-        return False
     if (old.reduced, old.departures) != (new.reduced, new.departures):
         return False
-    return all(each.seed in seeds and _is_part(each, seeds[each.seed]) for each in new.seeds)
-
-
-def _is_part(new: Seed, old: Seed) -> bool:
-    is_alike = old.model_copy(update={"values": new.values}) == new
-    return is_alike and new.values.items() <= old.values.items()
-
-
-def _replaces(new: Record, old: Record) -> bool:
-    """Say whether it replaces the old one: no draft takes a result away, nor do fewer seeds,
-    statistics or claims."""
-    seeds = {each.seed: each for each in new.seeds}
-    has_all = all(
-        each.seed in seeds and each.values.keys() <= seeds[each.seed].values.keys()
-        for each in old.seeds
+    seeds = {each.seed: each for each in old.seeds}
+    return _can_stand_for(old, new) and all(
+        seeds[each.seed].model_copy(update={"values": each.values}) == each
+        and each.values.items() <= seeds[each.seed].values.items()
+        for each in new.seeds
     )
-    has_all = has_all and {*old.claims} <= {*new.claims}
-    return has_all and (old.is_draft or not new.is_draft)
+
+
+def _can_stand_for(one: Record, other: Record) -> bool:
+    """Say whether a record may be read in the place of another: no draft takes a result away, nor
+    do fewer seeds, statistics or claims."""
+    seeds = {each.seed: each.values.keys() for each in one.seeds}
+    has_all = all(
+        each.seed in seeds and each.values.keys() <= seeds[each.seed] for each in other.seeds
+    )
+    is_as_sure = other.is_draft or not one.is_draft
+    return has_all and is_as_sure and {*other.claims} <= {*one.claims}
 
 
 def _weight(record: Record) -> tuple[bool, int, datetime]:
