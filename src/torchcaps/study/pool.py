@@ -18,7 +18,7 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.evidence import write_records
 from torchcaps.study.ledger import Ledger, State
 from torchcaps.study.record import read_records
-from torchcaps.study.settings import Settings, check, check_folders
+from torchcaps.study.settings import Settings, check
 from torchcaps.study.system import Cell, Study
 from torchcaps.study.work import OPEN
 from torchcaps.study.workers import Hire, Worker, here
@@ -39,7 +39,6 @@ def run_study(
     `watch` is called with the state of every cell, again and again.
     """
     check(settings)
-    check_folders(settings)
     # Records that cannot be read are found now, and not after training.
     read_records(settings.evidence, study=study.name, drafts=True)
     ledger, cells = Ledger(settings.folder), study.cells()

@@ -58,7 +58,7 @@ def _absolute(path: Path) -> Path:
 
 
 def check(settings: Settings) -> None:
-    """Refuse settings that cannot work, before anything is started."""
+    """Refuse settings that cannot work, before anything is started, and make both folders."""
     check_count("--jobs", settings.jobs, of="processes")
     check_count("--together", settings.together, of="networks")
     if settings.device not in ("auto", "cpu", "cuda"):
@@ -71,20 +71,14 @@ def check(settings: Settings) -> None:
             f"--on must be here, ray, ray:HOST:PORT, slurm or slurm:NAME=VALUE,…, but is "
             f"{settings.on!r}; {nearest(settings.place, PLACES)}."
         )
-    if settings.place != "here":
-        return
-    if settings.place_options:
+    if settings.place == "here" and settings.place_options:
         raise TorchcapsError(f"--on here takes no options, but came as {settings.on!r}.")
-    if settings.device == "cuda" and not torch.cuda.is_available():
+    is_missing = settings.device == "cuda" and not torch.cuda.is_available()
+    if settings.place == "here" and is_missing:
         raise TorchcapsError(
             "--device cuda needs a GPU that torch sees, and there is none; leave it out, and the "
             "processor is taken."
         )
-
-
-def check_folders(settings: Settings) -> None:
-    """Make both folders, and refuse those in which nothing can be written, before anything is
-    trained."""
     for option, folder in (("--out", settings.folder), ("--evidence", settings.evidence)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
