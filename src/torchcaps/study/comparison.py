@@ -107,12 +107,8 @@ class Comparison:
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
     def only(self, statistics: Iterable[str], *, without: Iterable[str] = ()) -> "Comparison":
-        """Keep some statistics alone.
-
-        Arguments:
-            statistics: those that stay.
-            without: statistics of layers that do not stay, whatever the layer.
-        """
+        """Keep these statistics alone, without those of layers, whatever the layer, that are named
+        besides."""
         asked, gone = set(statistics), set(without)
 
         def stays(name: str) -> bool:

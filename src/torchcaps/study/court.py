@@ -9,27 +9,20 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
-GROUP = "torchcaps.study"
-
 
 @cache
 def court() -> Any:
     """Load its module, `torchcaps_claims.court`; None where it is not installed."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group="torchcaps.study"):
         return point.load()
     return None
 
 
 def needed_court(for_what: str) -> Any:
-    """Return its module, or say in one sentence that it is not installed.
-
-    Arguments:
-        for_what: what was asked for, "`torchcaps study claims`".
-    """
-    found = court()
-    if found is None:
+    """Return its module, or say in one sentence what was asked for and needs it."""
+    if (found := court()) is None:
         raise TorchcapsError(
             f"{for_what} needs the claims of the papers, an application of its own in the "
             f"repository of torchcaps: pip install ./claims in a clone; a study of your own is a "

@@ -122,16 +122,15 @@ class Ledger:
             raise TorchcapsError(
                 f"{look.name} gave no number of {cell.name}: {wrong[0]} is {numbers[wrong[0]]}."
             )
-        entry = self._read(cell)
-        commit = environment()["commit"]
-        looks = {**entry["looks"], look.name: dict(numbers)}
-        by = {**entry.get("by", {}), look.name: commit}
-        others = {name: each for name, each in entry.get("images", {}).items() if name != look.name}
-        seen = others if images is None else {**others, look.name: images}
+        entry, commit = self._read(cell), environment()["commit"]
+        entry["commit"] = commit
+        entry.setdefault("by", {})[look.name] = commit
+        entry["looks"][look.name] = dict(numbers)
         # What a later look saw does not vouch for earlier ones.
-        network = entry.get("network") or network_of(self.run(cell))
-        about = {"commit": commit, "by": by, "network": network, "looks": looks, "images": seen}
-        self._write(cell, {**entry, **about})
+        entry["network"] = entry.get("network") or network_of(self.run(cell))
+        entry.setdefault("images", {}).pop(look.name, None)
+        entry["images"] |= {} if images is None else {look.name: images}
+        self._write(cell, entry)
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
         """Keep that it came to an end without a result: by itself, as training that diverges, or
@@ -152,7 +151,7 @@ class Ledger:
     def claimed(self, cell: Cell) -> Iterator[bool]:
         """Take a cell for this process, unless another one has it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self._lock_file(cell))
+        lock = FileLock(self._at(cell, ".lock"))
         try:
             lock.acquire(timeout=PATIENCE)
         except Timeout:
@@ -179,23 +178,17 @@ class Ledger:
                 return claim.stem
         return None
 
-    def _lock_file(self, cell: Cell) -> Path:
-        return self._at(cell, ".lock")
-
     def _is_taken(self, cell: Cell) -> bool:
         claim = self._at(cell, ".claim")
         try:
-            return claim.is_file() and is_held(self._lock_file(cell))
+            return claim.is_file() and is_held(self._at(cell, ".lock"))
         except OSError:
             # Who may only read the folder cannot ask.
             return True
 
-    def _file(self, cell: Cell) -> Path:
-        return values_file(self._at(cell))
-
     def _read(self, cell: Cell) -> dict[str, Any]:
-        return read_values(self._file(cell))
+        return read_values(values_file(self._at(cell)))
 
     def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_values(self._file(cell), entry)
+        write_values(values_file(self._at(cell)), entry)

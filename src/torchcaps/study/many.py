@@ -74,18 +74,9 @@ def train_many(
     time_budget: float | None = None,
     together: bool = False,
 ) -> "Comparison":
-    """Train a recipe for every seed and every value of its options, and compare the runs.
-
-    The same call continues what was stopped, and trains nothing twice.
-
-    Arguments:
-        recipe: options with several values are swept; see `swept_options`.
-        out: the folder of the runs.
-        seeds: that of the recipe alone if none are given.
-        root: the folder of a data set that is files.
-        time_budget: seconds, after which the state is saved and `Interrupted` raised.
-        together: train all of them at once, as `train.fit_many` does.
-    """
+    """Train a recipe for every seed and every value of `swept_options`, one run after the other or
+    together, as `train.fit_many` does, and compare the runs. The same call continues what was
+    stopped, also when the seconds of its time budget are over, and trains nothing twice."""
     # Its intervals need scipy: without it this fails before anything is trained.
     from torchcaps.study.comparison import compare
 

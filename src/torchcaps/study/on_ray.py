@@ -33,11 +33,15 @@ def on_ray(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
     ray = _connected(settings.place_options)
     try:
         n_gpus = _gpus_a_worker(ray, settings)
+        on_node, there = ray.remote(num_cpus=1, num_gpus=n_gpus)(OnNode), settings.for_elsewhere()
         # Ray tells of machines that went away on standard output, which is for results.
         with signed(ledger.folder) as sign, redirect_stdout(sys.stderr):
-            yield lambda cells, number: _OnRay(
-                ray, cells, settings, number, sign=sign, n_gpus=n_gpus
-            )
+
+            def hire(cells: Sequence[Cell], number: int) -> _OnRay:
+                actor = on_node.remote(there, number, sys.argv, n_gpus)
+                return _OnRay(ray, actor, ledger, (cells, sign, __version__))
+
+            yield hire
     finally:
         ray.shutdown()
 
@@ -138,22 +142,10 @@ class OnNode:
 class _OnRay:
     """A worker on some machine of the cluster."""
 
-    def __init__(
-        self,
-        ray: Any,
-        cells: Sequence[Cell],
-        settings: Settings,
-        number: int,
-        *,
-        sign: str,
-        n_gpus: int,
-    ):
-        self._ray, self._ledger = ray, Ledger(settings.folder)
-        made = ray.remote(num_cpus=1, num_gpus=n_gpus)(OnNode)
-        self._actor = made.remote(settings.for_elsewhere(), number, sys.argv, n_gpus)
+    def __init__(self, ray: Any, actor: Any, ledger: Ledger, work: tuple[Any, ...]):
+        self._ray, self._actor, self._ledger = ray, actor, ledger
         # Answered one after the other.
-        self._told = self._actor.about.remote()
-        self._served = self._actor.serve.remote(cells, sign, __version__)
+        self._told, self._served = actor.about.remote(), actor.serve.remote(*work)
 
     def is_alive(self) -> bool:
         return not self._ray.wait([self._served], timeout=0)[0]

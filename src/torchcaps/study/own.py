@@ -82,16 +82,7 @@ def own_study(
     claims: list[str] | None = None,
     reduced: str | None = None,
 ) -> Study:
-    """Make a study of the recipes that differ in what varies.
-
-    Arguments:
-        fields: of the recipe, as `make_recipe` takes them.
-        name: the folder of its records.
-        vary: values by the name of a field or an option; "seed" has the seeds.
-        measure: statistics by name: "accuracy", "dyr", "accuracy@affnist-style/test".
-        claims: ids of the claims that its records speak of, if any.
-        reduced: in words, how it is smaller than what those claims ask for.
-    """
+    """Make a study of the recipes that differ in what varies; its words are those of a file."""
     _check_words(name, vary, claims, reduced)
     vary = dict(vary)
     seeds = vary.pop("seed", [fields.get("seed", 0)])
