@@ -66,7 +66,7 @@ def _saliency(shown: Shown) -> dict[str, float]:
         # It says nothing of the pruned network, which came to its end.
         return {"saliency_known": 0.0}
     both = (open_trained(beside.folder), shown.trained)
-    dense, pruned = (shown.network_of(each, "tree-distance") for each in both)
+    dense, pruned = (shown.network("tree-distance", of=each) for each in both)
     return apart_of(dense, pruned, images)
 
 

@@ -131,10 +131,12 @@ def _check(
                 f"differ in nothing but their seed."
             )
         if runs and run.image_digests() != runs[0].image_digests():
+            both = (each.image_digests() for each in (run, runs[0]))
+            digests = " and ".join(f"{each['train']}, {each['test']}" for each in both)
             raise TorchcapsError(
                 f"{run.folder} was trained or tested on other images than {runs[0].folder} "
-                f"(digests {_said(run)} and {_said(runs[0])}); was --root another folder? Remove "
-                f"the one of the wrong images, and the same line trains it anew."
+                f"(digests {digests}); was --root another folder? Remove the one of the wrong "
+                f"images, and the same line trains it anew."
             )
     seeds = sorted(run.recipe.seed for run in runs)
     if not set(measured) <= set(seeds):
@@ -142,11 +144,6 @@ def _check(
             f"values came for seeds {sorted(set(measured) - set(seeds))}, but the runs have "
             f"{seeds}."
         )
-
-
-def _said(run: Run) -> str:
-    digests = run.image_digests()
-    return f"{digests['train']}, {digests['test']}"
 
 
 def _seed(run: Run, measured: Mapping[str, float]) -> Seed:

@@ -25,6 +25,8 @@ ACCURACY = "accuracy"
 MISSING = "–"
 # Of a table that a screen can hold.
 MOST_COLUMNS = 12
+# What differences have of all that variants have.
+OF_DIFFERENCES = ("variant", "seeds", "statistics")
 # dyr.2@mnist/test: of the second layer.
 OF_A_LAYER = re.compile(rf"({'|'.join(OF_LAYERS)})\.\d+(.*)")
 
@@ -149,24 +151,18 @@ class Comparison:
         order of their images, so a difference may be certain where two intervals overlap."""
         found = []
         for each, base in self._pairs():
-            by_seed: dict[int, dict[str, float]] = {}
-            for name in self.statistics:
-                for seed, x in _less(each, base, [name]).items():
-                    by_seed.setdefault(seed, {})[name] = x
-            if len(by_seed) > 1:
-                less = _of_seeds(f"{each.label} less {base.label}", by_seed, 0.0)
+            values = {name: _less(each, base, [name]) for name in self.statistics}
+            less = _of_seeds(f"{each.label} less {base.label}", values)
+            if len(less.seeds) > 1:
                 found.append(replace(less, least=-100.0))
         return tuple(found)
 
     def numbers(self) -> dict[str, Any]:
         """Give everything, as JSON has it."""
-        differences = [each.numbers() for each in self.differences()]
-        for each in differences:
-            for name in ("commonest", "constant", "seconds_of_training", "folders"):
-                del each[name]
+        differences, kept = (each.numbers() for each in self.differences()), OF_DIFFERENCES
         return {
             "variants": [each.numbers() for each in self.variants],
-            "differences": differences,
+            "differences": [{name: each[name] for name in kept} for each in differences],
         }
 
     def text(self) -> str:
@@ -386,31 +382,28 @@ def _variant(label: str, runs: Sequence[Run], of_classes: Collection[str]) -> Va
             f"{', '.join(str(run.folder) for run in runs)} train one recipe with the seeds "
             f"{list(seeds)}; a seed that counts twice would narrow the interval: leave one out."
         )
-    by_seed = {run.recipe.seed: _values(run, of_classes) for run in runs}
-    folders = tuple(str(run.folder) for run in runs)
-    found = _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
+    values: dict[str, dict[int, float]] = {}
+    for run in runs:
+        for name, value in _values(run, of_classes).items():
+            values.setdefault(name, {})[run.recipe.seed] = value
     constant, recipe = {run.recipe.seed: run.constant for run in runs}, runs[0].recipe
     return replace(
-        found,
+        _of_seeds(label, values),
+        seconds=sum(run.seconds for run in runs),
+        folders=tuple(str(run.folder) for run in runs),
         commonest=next((run.commonest for run in runs if run.commonest is not None), None),
         constant={seed: said for seed, said in constant.items() if said is not None},
         tested_on=f"{recipe.test_data or recipe.data}, fold {recipe.fold}",
     )
 
 
-def _of_seeds(
-    label: str,
-    by_seed: Mapping[int, Mapping[str, float]],
-    seconds: float,
-    folders: tuple[str, ...] = (),
-) -> Variant:
-    values: dict[str, dict[int, float]] = {}
-    for seed, found in by_seed.items():
-        for name, value in found.items():
-            values.setdefault(name, {})[seed] = value
-    by_name = {name: tuple(found.values()) for name, found in values.items()}
-    some = {name: tuple(found) for name, found in values.items() if len(found) < len(by_seed)}
-    return Variant(label, tuple(by_seed), by_name, seconds, folders, some)
+def _of_seeds(label: str, values: Mapping[str, Mapping[int, float]]) -> Variant:
+    """Make a variant of the values of each statistic by seed."""
+    seeds = tuple(dict.fromkeys(seed for found in values.values() for seed in found))
+    has = {name: [x for x in seeds if x in found] for name, found in values.items() if found}
+    by_name = {name: tuple(values[name][seed] for seed in those) for name, those in has.items()}
+    some = {name: tuple(those) for name, those in has.items() if len(those) < len(seeds)}
+    return Variant(label, seeds, by_name, seconds=0.0, seeds_of=some)
 
 
 def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:

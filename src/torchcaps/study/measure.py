@@ -75,13 +75,10 @@ class Shown:
         levels = self.look.levels
         return levels[0] if len(levels) == 1 else levels or None
 
-    def network(self, *names: str) -> Callable[[Tensor], Output]:
-        """Give the network for pixels that lie anywhere, with what these measurements need of its
-        trace."""
-        return self.network_of(self.trained, *names)
-
-    def network_of(self, trained: Trained, *names: str) -> Callable[[Tensor], Output]:
-        """Do so for another trained network, on the same grid."""
+    def network(self, *names: str, of: Trained | None = None) -> Callable[[Tensor], Output]:
+        """Give the network, or another one on the same grid, for pixels that lie anywhere, with
+        what these measurements need of its trace."""
+        trained = of or self.trained
         network = seen_through(trained.model.eval(), levels=self.grid, names=names)
         return lambda pixels: network(pixels.to(trained.device))
 
