@@ -226,6 +226,7 @@ def _ideal(collection: Collection, at: int) -> dict[str, Any] | None:
     if (truth := collection.truth) is None:
         return None
     there = (truth.part[at] >= 0).nonzero().flatten()
+    columns = (each[at][there].tolist() for each in (truth.part, truth.owner, truth.pose))
     size = truth.size or 1
     parts = [
         {
@@ -233,12 +234,7 @@ def _ideal(collection: Collection, at: int) -> dict[str, Any] | None:
             "own": owner == 0,
             **{"x": (x + 0.5) / size, "y": (y + 0.5) / size, "r": radius / size},
         }
-        for part, owner, (x, y, _, radius) in zip(
-            truth.part[at][there].tolist(),
-            truth.owner[at][there].tolist(),
-            truth.pose[at][there].tolist(),
-            strict=True,
-        )
+        for part, owner, (x, y, _, radius) in zip(*columns, strict=True)
     ]
     return {"whole": collection.labels[at], "parts": parts, "placed": truth.size is not None}
 
@@ -326,14 +322,10 @@ def _links(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     found, below = [], "primary"
     for layer in trace:
         coupling = comparable_coupling(layer)[0]
-        found.append(
-            {
-                "name": layer.name,
-                "even": round(1 / coupling.shape[-1], 5),
-                "strongest": round(float(coupling.amax(-1).mean()), 5),
-                "lines": _lines(layer, shown[below], shown[layer.name]),
-            }
-        )
+        even, strongest = 1 / coupling.shape[-1], float(coupling.amax(-1).mean())
+        lines = _lines(layer, shown[below], shown[layer.name])
+        rounded = {"even": round(even, 5), "strongest": round(strongest, 5)}
+        found.append({"name": layer.name, **rounded, "lines": lines})
         below = layer.name
     return found
 
@@ -347,14 +339,8 @@ def _lines(layer: LayerTrace, below: Tensor, above: Tensor) -> list[tuple[Any, .
     keep = (torch.isin(child, below) & torch.isin(parent, above)).nonzero().flatten()
     if len(keep) > MOST_LINES:
         keep = keep[coupling[keep].topk(MOST_LINES).indices]
-    values = zip(
-        child[keep].tolist(),
-        parent[keep].tolist(),
-        coupling[keep].tolist(),
-        strong[keep].tolist(),
-        strict=True,
-    )
-    return [(i, j, round(c, 4), int(s)) for i, j, c, s in values]
+    columns = (each[keep].tolist() for each in (child, parent, coupling, strong))
+    return [(i, j, round(c, 4), int(s)) for i, j, c, s in zip(*columns, strict=True)]
 
 
 def _flat(layer: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:

@@ -87,13 +87,6 @@ def application(looker: Looker, turns: Turns) -> FastAPI:
 
 async def _sentence(_: Request, error: Exception) -> Response:
     """Answer what is wrong by a status and one sentence, never by a traceback."""
-    status, said = (
-        500,
-        (
-            f"the explorer could not answer, by a fault of its own or for want of memory: "
-            f"{type(error).__name__}."
-        ),
-    )
     if isinstance(error, Refused):
         status, said = error.status, error.sentence
     elif isinstance(error, TorchcapsError):
@@ -108,6 +101,8 @@ async def _sentence(_: Request, error: Exception) -> Response:
     else:
         # To be reported; who asked is told the kind alone.
         traceback.print_exception(error)
+        fault = "by a fault of its own or for want of memory"
+        status, said = 500, f"the explorer could not answer, {fault}: {type(error).__name__}."
     return PlainTextResponse(said + "\n", status)
 
 
