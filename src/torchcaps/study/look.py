@@ -1,21 +1,11 @@
 """What is read off a trained network, and what each number is called.
 
-A look is one pass over images, or over weights alone. It gives numbers by name: `accuracy` in
-percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
-layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
-of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent, and
-`agreement.2` where the second routed layer learned how sharp its agreement is. Of `inequality`
-(`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
-is a number a layer, counted from below; those of `antipodal-at-start` are of the network before
-training, `antipodal_share_at_start.2`. The look `separation` gives `silhouette` and
-`nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much. Of the part-whole set alone the look `selectivity` gives
-`one_part.2` of the second layer of capsules, `one_part_at_most.2` by the thresholds that find most,
-and `one_part_by_chance.2` of random read-outs; older records have `dedicated.2`, which took second
-areas over all images.
-Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
-those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
-routed layers. `register_look` adds a look from outside this package.
+A look is one pass over images, or over weights alone; `measure.py` has those of this package, each
+with what it gives. It gives numbers by name: `accuracy` in percent, or, of the look `layers`,
+`dyr.2` for the second routed layer and `cns.2` for the second layer of capsules, both counted from
+below as the papers do. Numbers of other images than the run's own test images carry their name:
+`accuracy@sign/train`; those of couplings on a grid carry its levels before: `accuracy+K11`, or
+`accuracy+K11,6` of two routed layers.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""One look at a trained network."""
+"""Looks at a trained network: each says what it gives, by the names that records have."""
 
 import os
 import re
@@ -159,8 +159,8 @@ def _weights(shown: Shown) -> dict[str, float]:
 
 def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:
     """Count weights in percent and in millions, as the papers print them, and read how sharp
-    agreement became, a number a routed layer. Parts that were frozen were not pruned, and no pruner
-    counted them."""
+    agreement became where a routed layer learned it, `agreement.2`. Parts that were frozen were not
+    pruned, and no pruner counted them."""
     freeze(model, frozen)
     nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
     routed = [module for module in model.modules() if isinstance(module, DynamicRouting)]
@@ -195,7 +195,7 @@ def _and_last(layers: Sequence[Any], *names: str, **renamed: str) -> dict[str, f
 
 @reads("keys", "entropy", "keys")
 def _of_keys(keys: Any) -> dict[str, float]:
-    """Read entropy, its bound, and the keys of each class and of a class on average."""
+    """Read entropy, its bound, and the keys of each class, `keys.3`, and of a class on average."""
     each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
     mean = sum(each.values()) / len(each)
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
@@ -254,12 +254,15 @@ def _of_steps(found: Any) -> dict[str, float]:
 
 @reads("perturbation", "perturbation_range", check=_needs_decoder)
 def _of_perturbation(found: Any) -> dict[str, float]:
+    """Read the changes by how far components move: `change.0.2`, `change.8`."""
     return {f"change.{row.amount:g}": row.change for row in found.amounts}
 
 
 @reads("selectivity", "entity_selectivity", check=needs_parts)
 def _of_selectivity(found: Any) -> dict[str, float]:
-    """Read shares by layer of capsules; nothing of one without a living capsule."""
+    """Read shares by layer of capsules, also by the thresholds that find most, and of random
+    read-outs; nothing of a layer without a living capsule. Older records have `dedicated.2`, which
+    took second areas over all images."""
     most = {
         f"one_part_at_most.{place}": max(shares)
         for place, layer in enumerate(found.layers, 1)
@@ -270,6 +273,7 @@ def _of_selectivity(found: Any) -> dict[str, float]:
 
 @reads("separation", "class_separation", check=_needs_decoder)
 def _of_separation(found: Any) -> dict[str, float]:
+    # In percent, as an accuracy is.
     return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
 
 

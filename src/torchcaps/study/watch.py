@@ -30,14 +30,14 @@ class Progress:
     ledger: Ledger
     states: dict[str, State] = field(default_factory=dict)
     # Seeds that stand in records, by the network that they train; None where nobody looked.
-    recorded: Mapping[str, frozenset[int]] | None = None
+    recorded: Mapping[str, set[int]] | None = None
 
     def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
         """Count some cells of a system by state, and the hours of those that are left on one
         worker: None where nobody knows how many images there are."""
         counts = Counter(self.states[cell.name] for cell in cells)
         left = len(cells) - counts["done"] - counts["failed"]
-        known = (self.recorded or {}).get(trains(system.recipe), frozenset())
+        known = (self.recorded or {}).get(trains(system.recipe), set())
         hours_left = left * self._hours_a_cell(system) if left else 0.0
         return {
             "system": system.label,
@@ -119,13 +119,11 @@ def progress_of(
     return Progress(study, ledger, states, None if records is None else _recorded(records))
 
 
-def _recorded(records: Iterable[Record]) -> dict[str, frozenset[int]]:
-    found: dict[str, frozenset[int]] = {}
+def _recorded(records: Iterable[Record]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
     for record in records:
-        network = trained_in(record)
-        if network is not None:
-            seeds = frozenset(each.seed for each in record.seeds)
-            found[network] = found.get(network, frozenset()) | seeds
+        if (network := trained_in(record)) is not None:
+            found.setdefault(network, set()).update(each.seed for each in record.seeds)
     return found
 
 
