@@ -15,7 +15,7 @@ from torchcaps.cli.arguments import AsJson, Baseline, Imports, seconds_of
 from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import add_group
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.study.court import needed_court
+from torchcaps.study.court import court, needed_court
 
 if TYPE_CHECKING:
     from torchcaps.study.system import Study
@@ -39,12 +39,9 @@ class StudyGroup(TyperGroup):
 
 @cache
 def _commands_of_claims() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group="torchcaps.study.commands"):
-        group: Any = typer.main.get_command(point.load())
-        return dict(group.commands)
-    return {}
+    found = court("torchcaps.study.commands")
+    group: Any = typer.main.get_command(found) if found else None
+    return dict(group.commands) if group else {}
 
 
 app = typer.Typer(
@@ -220,12 +217,12 @@ def _study(
         _check_alone(what, table, reduced, seeds)
         found = read_study(what)
     else:
-        court = needed_court("a study of a paper")
+        of_papers = needed_court("a study of a paper")
         plan = {"reduced": reduced, "seeds": seeds, "evidence": evidence}
         if what is None:
-            found = court.study_of_claims(court.claims(), "all", **plan)
+            found = of_papers.study_of_claims(of_papers.claims(), "all", **plan)
         else:
-            found = court.study_of(what, table, **plan)
+            found = of_papers.study_of(what, table, **plan)
     return only_those(found, only) if only else found
 
 

@@ -11,13 +11,12 @@ from torchcaps.errors import TorchcapsError
 
 
 @cache
-def court() -> Any:
-    """Load its module, `torchcaps_claims.court`; None where it is not installed."""
+def court(group: str = "torchcaps.study") -> Any:
+    """Load its module, `torchcaps_claims.court`, or what it enters in another group; None where it
+    is not installed."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group="torchcaps.study"):
-        return point.load()
-    return None
+    return next((point.load() for point in entry_points(group=group)), None)
 
 
 def needed_court(for_what: str) -> Any:
