@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from torchcaps_claims.claim import find_claim
@@ -210,3 +211,13 @@ def judge(
         return function
 
     return enter
+
+
+def judge_each(statements: Mapping[str, Callable[[Case], Iterable[Cell | Values]]]) -> None:
+    """Enter the judges of statements that hold where every one of their cells holds, corrected."""
+    for name, cells_of in statements.items():
+        judge(name)(partial(_judge_each, cells_of))
+
+
+def _judge_each(cells_of: Callable[[Case], Iterable[Cell | Values]], case: Case) -> Verdict:
+    return case.each(*cells_of(case), corrected=True)

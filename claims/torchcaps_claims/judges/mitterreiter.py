@@ -17,6 +17,7 @@ from torchcaps_claims.judges.case import (
     holds,
     joined,
     judge,
+    judge_each,
     open_if,
     printed,
     without_lean,
@@ -60,6 +61,47 @@ def _on(case: Case, data: str, name: str, model: str = NET, **chosen: Any) -> Va
     return case.values(name, model, data=data, **chosen)
 
 
+judge_each(
+    {
+        "mitt2023-q-cifar10-worse-dynamics": lambda case: [
+            Cell(
+                mean_of(_on(case, "cifar10", f"dyr.{k}") for k in BELOW),
+                "less",
+                against=mean_of(_on(case, "affnist", f"dyr.{k}") for k in BELOW),
+            )
+        ],
+        "mitt2023-q-cas-declines": lambda case: [
+            _moved(case, f"cas.{k}") - _moved(case, f"cas.{k + 1}") for k in BELOW[:-1]
+        ],
+        "mitt2023-q-cns-declines": lambda case: [
+            _moved(case, f"cns.{k}") - _moved(case, f"cns.{k + 1}") for k in BELOW
+        ],
+        # At equal epochs.
+        "mitt2023-q-uniform-routing-better": lambda case: [
+            _on(case, data, "accuracy", routing="uniform", stop_at=None)
+            - _on(case, data, "accuracy", stop_at=None)
+            for data in ("affnist", "cifar10")
+        ],
+        # By how much more the best capsule network trails the plain one where images are harder
+        # than digits.
+        "mitt2023-q-does-not-scale": lambda case: [
+            _behind(case, data) - _behind(case, "mnist") for data in ("cifar10", "cifar100")
+        ],
+    }
+)
+
+
+def _behind(case: Case, data: str) -> Values:
+    """By how much the best capsule network trails the plain one. Each set has a best one of its
+    own, which can only bring it nearer."""
+    plain = case.values("accuracy", "convnet_avg", data=data)
+    grid = case.systems("accuracy", GRID, data=data, routing="dynamic")
+    nets = [*grid.values(), *case.systems("accuracy", "capsnet", data=data).values()]
+    if len(grid) < LEAST_OF_GRID or len(nets) == len(grid):
+        return Values()
+    return plain - max(nets, key=lambda values: values.mean)
+
+
 @judge("mitt2023-q-routing-almost-static")
 def _almost_static(case: Case) -> Verdict:
     """By dyr, below what the paper prints: dys is dyr times the targets that live, so one that has
@@ -98,14 +140,6 @@ def _all_similar(case: Case) -> Verdict:
     return case.bound(*cells, corrected=True)
 
 
-@judge("mitt2023-q-cifar10-worse-dynamics")
-def _worse_on_cifar(case: Case) -> Verdict:
-    colour, digits = (
-        mean_of(_on(case, data, f"dyr.{k}") for k in BELOW) for data in ("cifar10", "affnist")
-    )
-    return case.each(Cell(colour, "less", against=digits))
-
-
 @judge("mitt2023-q-primecaps-always-active")
 def _primary_always_active(case: Case) -> Verdict:
     """At 0.1, and at 0.2, the largest of the row: the larger it is, the fewer are active. Where a
@@ -118,21 +152,6 @@ def _primary_always_active(case: Case) -> Verdict:
     because = "its row asks for thresholds up to 0.2, where it is not certain"
     is_certain = holds(case.bound(rates.greater(case.threshold)))
     return open_if(not is_certain, usual, because, word="holds")
-
-
-@judge("mitt2023-q-cas-declines")
-def _cas_declines(case: Case) -> Verdict:
-    return _declines(case, "cas", BELOW[:-1])
-
-
-@judge("mitt2023-q-cns-declines")
-def _cns_declines(case: Case) -> Verdict:
-    return _declines(case, "cns", BELOW)
-
-
-def _declines(case: Case, name: str, layers: range) -> Verdict:
-    cells = [_moved(case, f"{name}.{k}") - _moved(case, f"{name}.{k + 1}") for k in layers]
-    return case.each(*cells, corrected=True)
 
 
 @judge("mitt2023-q-dead-increase-with-depth")
@@ -164,17 +183,6 @@ def _no_dead_class(case: Case) -> Verdict:
 def _fewer_than_classes(case: Case) -> Verdict:
     """Whether its premise is true."""
     return case.bound(_moved(case, "cas.4").less(CLASSES))
-
-
-@judge("mitt2023-q-uniform-routing-better")
-def _uniform_better(case: Case) -> Verdict:
-    """On affNIST and on CIFAR-10, at equal epochs."""
-
-    def gain(data: str) -> Values:
-        uniform = _on(case, data, "accuracy", routing="uniform", stop_at=None)
-        return uniform - _on(case, data, "accuracy", stop_at=None)
-
-    return case.each(gain("affnist"), gain("cifar10"), corrected=True)
 
 
 @judge("mitt2023-q-rba-causes-deaths")
@@ -270,24 +278,6 @@ def _none_dedicated(case: Case) -> Verdict:
         because = "no network that was looked at has any, so the measure may find none anywhere"
         return without_lean(by_ours, because)
     return open_if(not holds(by_any), by_ours, "it does not hold by other thresholds", word="holds")
-
-
-@judge("mitt2023-q-does-not-scale")
-def _does_not_scale(case: Case) -> Verdict:
-    """By how much more the best capsule network trails the plain one where images are harder than
-    digits. Each set has a best one of its own, which can only bring it nearer."""
-
-    def gap(data: str) -> Values:
-        plain = case.values("accuracy", "convnet_avg", data=data)
-        grid = case.systems("accuracy", GRID, data=data, routing="dynamic")
-        nets = [*grid.values(), *case.systems("accuracy", "capsnet", data=data).values()]
-        if len(grid) < LEAST_OF_GRID or len(nets) == len(grid):
-            return Values()
-        best = max(nets, key=lambda values: values.mean)
-        return plain - best
-
-    digits = gap("mnist")
-    return case.each(gap("cifar10") - digits, gap("cifar100") - digits, corrected=True)
 
 
 @judge("mitt2023-q-dead-never-revives")

@@ -21,6 +21,7 @@ from torchcaps_claims.judges.case import (
     holds,
     joined,
     judge,
+    judge_each,
     open_if,
     without_lean,
 )
@@ -77,6 +78,21 @@ def _chosen(model: str, n: int, bias: bool, data: str = "mnist") -> dict[str, An
 
 def _deep(case: Case, model: str, n: int, data: str, *, bias: bool) -> Values:
     return case.values("accuracy", model, **_chosen(model, n, bias, data))
+
+
+judge_each(
+    {
+        "peer2022-q-bias-helps-generally": lambda case: [
+            _deep(case, model, n, data, bias=True) - _deep(case, model, n, data, bias=False)
+            for data in SETS
+            for model, n in SHALLOW
+        ],
+        "peer2022-q-bias-converges-faster": lambda case: [
+            _sooner(*(_arrivals(case, model, n, bias) for bias in (False, True)))
+            for model, n in ((EM, 5), (DYNAMIC, 2), (DYNAMIC, 3))
+        ],
+    }
+)
 
 
 # Signs, and depth.
@@ -164,16 +180,6 @@ def _is_still(case: Case, model: str, n: int, data: str, seeds: Values) -> bool:
     return all(max(curve.get(seed, (math.inf,))) < STILL for curve in curves for seed in seeds)
 
 
-@judge("peer2022-q-bias-helps-generally")
-def _helps_generally(case: Case) -> Verdict:
-    cells = [
-        _deep(case, model, n, data, bias=True) - _deep(case, model, n, data, bias=False)
-        for data in SETS
-        for model, n in SHALLOW
-    ]
-    return case.each(*cells, corrected=True)
-
-
 @judge("peer2022-q-symmetry-causes-depth-failure")
 def _symmetry_is_the_cause(case: Case) -> Verdict:
     """With a bias more than five points above every odd control, at four and at five layers; not
@@ -204,15 +210,6 @@ def _symmetry_is_the_cause(case: Case) -> Verdict:
 # The step of arrival, infinity where there is none, and the last step.
 Arrivals = Mapping[int, tuple[float, int]]
 Onsets = Mapping[int, Onset]
-
-
-@judge("peer2022-q-bias-converges-faster")
-def _converges_faster(case: Case) -> Verdict:
-    cells = [
-        _sooner(*(_arrivals(case, model, n, bias) for bias in (False, True)))
-        for model, n in ((EM, 5), (DYNAMIC, 2), (DYNAMIC, 3))
-    ]
-    return case.each(*cells, corrected=True)
 
 
 def _arrivals(case: Case, model: str, n: int, bias: bool) -> Arrivals:

@@ -4,7 +4,7 @@ without pruning.
 Couplings are on a grid (Q); a pruned network has its couplings on the same grid (REM).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.models import MODELS
@@ -16,6 +16,7 @@ from torchcaps_claims.judges.case import (
     holds,
     joined,
     judge,
+    judge_each,
     open_if,
     without_lean,
 )
@@ -68,8 +69,48 @@ def _fall(case: Case, name: str, data: str, model: str = DR, **chosen: Any) -> V
     return whole - _on_grid(case, name, data, model, **PRUNED, **chosen)
 
 
+def _sparsity(case: Case, data: str, model: str = DR, **chosen: Any) -> Values:
+    """That of a pruned network."""
+    return _of(case, "sparsity", data, model, **PRUNED, **chosen)
+
+
+def _share_that_falls(case: Case, data: str, **chosen: Any) -> Values:
+    return _fall(case, "entropy", data, **chosen) / _on_grid(case, "entropy", data, **chosen)
+
+
 def _families_on(data: str) -> tuple[str, ...]:
     return (DR, GAMMA, DEEP, EFFICIENT[data])
+
+
+judge_each(
+    {
+        "rem-q-keys-lower": lambda case: [
+            *(_fall(case, f"keys.{k}", data) for data in AT_HAND for k in range(CLASSES)),
+            *_elsewhere(case, "keys."),
+        ],
+        "rem-q-eff-low-entropy": lambda case: _lowest(case, EFFICIENT),
+        "rem-q-gamma-lowest": lambda case: _lowest(case, {"mnist": GAMMA}),
+        "rem-q-rem-affine-robust": lambda case: [
+            _robust(case, "accuracy", stops=stops, **PRUNED)
+            - _robust(case, "accuracy", stops=stops)
+            for stops in (True, False)
+        ],
+        # More sparsity without a decoder, and a larger share of the entropy that goes.
+        "rem-q-decoder-limits": lambda case: [
+            of(case, data, decoder=False) - of(case, data, decoder=True)
+            for data in AT_HAND
+            for of in (_sparsity, _share_that_falls)
+        ],
+        # Fashion-MNIST and CIFAR-10, each against new elevations and new azimuths, of which the
+        # paper shows both.
+        "rem-q-norb-saliency-less": lambda case: [
+            _on_grid(case, "saliency", other, **PRUNED)
+            - _on_grid(case, "saliency", f"smallnorb-{axis}", **PRUNED)
+            for other in ("fashion-mnist", "cifar10")
+            for axis in ("elevation", "azimuth")
+        ],
+    }
+)
 
 
 # Entropy and keys.
@@ -94,12 +135,6 @@ def _entropy_lower(case: Case) -> Verdict:
     return open_if(bool(missing), found, because, word="holds")
 
 
-@judge("rem-q-keys-lower")
-def _keys_lower(case: Case) -> Verdict:
-    cells = [_fall(case, f"keys.{k}", data) for data in AT_HAND for k in range(CLASSES)]
-    return case.each(*cells, *_elsewhere(case, "keys."), corrected=True)
-
-
 def _elsewhere(case: Case, beginning: str) -> list[Values]:
     """By how much statistics of this beginning fall on sets that are not at hand, in whatever was
     run on them, pruned and not."""
@@ -116,29 +151,17 @@ def _elsewhere(case: Case, beginning: str) -> list[Values]:
     return [found[each] for each in sorted(found) if found[each]]
 
 
-@judge("rem-q-eff-low-entropy")
-def _efficient_lowest(case: Case) -> Verdict:
-    return _lowest(case, AT_HAND, lambda data: EFFICIENT[data])
-
-
-@judge("rem-q-gamma-lowest")
-def _gamma_lowest(case: Case) -> Verdict:
-    return _lowest(case, ("mnist",), lambda data: GAMMA)
-
-
-def _lowest(case: Case, sets: tuple[str, ...], model_of: Callable[[str], str]) -> Verdict:
-    """Whether one family has a lower entropy than each of the others, on every set, with and
-    without pruning."""
-    cells = []
-    for data in sets:
-        for pruned in ({}, PRUNED):
-            lowest = _on_grid(case, "entropy", data, model_of(data), **pruned)
-            cells += [
-                Cell(_on_grid(case, "entropy", data, other, **pruned), against=lowest)
-                for other in _families_on(data)
-                if other != model_of(data)
-            ]
-    return case.each(*cells, corrected=True)
+def _lowest(case: Case, models: Mapping[str, str]) -> list[Cell]:
+    """How much lower the entropy of one family is than that of each of the others, on every set,
+    with and without pruning."""
+    return [
+        Cell(_on_grid(case, "entropy", data, other, **pruned), against=lowest)
+        for data, model in models.items()
+        for pruned in ({}, PRUNED)
+        for lowest in [_on_grid(case, "entropy", data, model, **pruned)]
+        for other in _families_on(data)
+        if other != model
+    ]
 
 
 @judge("rem-q-selfattention-collapse")
@@ -163,28 +186,18 @@ def _self_attention_collapses(case: Case) -> Verdict:
 
 @judge("rem-q-undertrained-high-entropy")
 def _undertrained_higher(case: Case) -> Verdict:
-    def of(name: str, *, stops: bool) -> Values:
-        return _robust(case, name, stops=stops, **PRUNED)
-
-    higher = case.each(of("entropy", stops=True) - of("entropy", stops=False))
-    robust = of("accuracy", stops=False) - of("accuracy", stops=True)
+    (entropy, stopped), (whole_entropy, whole) = (
+        [_robust(case, name, stops=stops, **PRUNED) for name in ("entropy", "accuracy")]
+        for stops in (True, False)
+    )
+    higher, robust = case.each(entropy - whole_entropy), whole - stopped
     if case.is_reduced:
-        because = "the smaller form trains the network that stops for longer"
-        return open_if(True, higher, because)
+        return open_if(True, higher, "the smaller form trains the network that stops for longer")
     # As robust or more: by its mean, and no test.
     if holds(higher) and not robust:
         return None
     because = "networks that were trained to the end are less robust"
     return open_if(sum(robust.values()) < 0, higher, because, word="holds")
-
-
-@judge("rem-q-rem-affine-robust")
-def _pruned_more_robust(case: Case) -> Verdict:
-    gains = [
-        _robust(case, "accuracy", stops=stops, **PRUNED) - _robust(case, "accuracy", stops=stops)
-        for stops in (True, False)
-    ]
-    return case.each(*gains, corrected=True)
 
 
 def _robust(case: Case, name: str, *, stops: bool, **chosen: Any) -> Values:
@@ -221,12 +234,10 @@ def _even_at_first(case: Case) -> Verdict:
 def _levels_matter(case: Case) -> Verdict:
     """On MNIST, from a grid of three levels to one of 129, in accuracy too: a difference to the
     least of all levels is never below zero."""
-
-    def of(name: str, levels: int) -> Values:
-        return case.values(f"{name}+K{levels}", DR, data="mnist")
-
-    entropy = of("entropy", 129) - of("entropy", 3)
-    accuracy = of("accuracy", 129) - of("accuracy", 3)
+    entropy, accuracy = (
+        case.values(f"{name}+K129", DR, data="mnist") - case.values(f"{name}+K3", DR, data="mnist")
+        for name in ("entropy", "accuracy")
+    )
     same = case.each(entropy.within(0.2)), case.each(accuracy.within(0.05))
     if all(map(holds, same)):
         return StatementVerdict("fails", entropy.interval, "greater", 0.0)
@@ -300,7 +311,7 @@ def _falls_by_pruning(case: Case) -> Verdict:
     cells, is_matched = [], True
     for data in AT_HAND:
         pruned = _on_grid(case, "entropy", data, **PRUNED)
-        sparsity = _of(case, "sparsity", data, **PRUNED)
+        sparsity = _sparsity(case, data)
         cells.append(_on_grid(case, "entropy", data, keep="last") - pruned)
         for control in ("random_masks", "mask_at_the_end"):
             masked: dict[str, Any] = {"prune": control, "prune_to": MATCHED[data] / 100}
@@ -308,23 +319,6 @@ def _falls_by_pruning(case: Case) -> Verdict:
             apart = _of(case, "sparsity", data, **masked) - sparsity
             is_matched = is_matched and _is_near(apart, 0)
     return open_if(not is_matched, case.each(*cells, corrected=True), OTHER_SPARSITY)
-
-
-@judge("rem-q-decoder-limits")
-def _decoder_limits(case: Case) -> Verdict:
-    cells = []
-    for data in AT_HAND:
-        bare, drawn = (
-            _of(case, "sparsity", data, decoder=decoder, **PRUNED) for decoder in (False, True)
-        )
-        cells.append(bare - drawn)
-        bare, drawn = (
-            _fall(case, "entropy", data, decoder=decoder)
-            / _on_grid(case, "entropy", data, decoder=decoder)
-            for decoder in (False, True)
-        )
-        cells.append(bare - drawn)
-    return case.each(*cells, corrected=True)
 
 
 @judge("rem-q-negligible-loss", with_itself=True)
@@ -339,7 +333,7 @@ def _little_is_lost(case: Case) -> Verdict:
             wide = {NARROWED: options[NARROWED]} if NARROWED in options else {}
             whole = _of(case, "accuracy", data, model, **wide)
             loss = whole - _on_grid(case, "accuracy", data, model, **PRUNED, **wide)
-            sparsity = _of(case, "sparsity", data, model, **PRUNED, **wide).values()
+            sparsity = _sparsity(case, data, model, **wide).values()
             if loss or model == DR:
                 cells.append(loss.less(case.threshold["accuracy_drop"]))
                 enough = [each >= case.threshold["sparsity_at_least"] for each in sparsity]
@@ -393,7 +387,7 @@ def _blocks(case: Case, data: str, model: str) -> Values:
 
 def _is_as_sparse(case: Case, data: str, model: str) -> bool:
     """Whether as much is pruned as [renzulli2025] has of DR-CapsNet, or more."""
-    sparsity = _of(case, "sparsity", data, model, **PRUNED)
+    sparsity = _sparsity(case, data, model)
     return bool(sparsity) and sparsity.mean >= MATCHED[data] - SAME_SPARSITY
 
 
@@ -445,8 +439,9 @@ def _smaller_trees(case: Case) -> Verdict:
 @judge("rem-q-still-equivariant")
 def _still_equivariant(case: Case) -> Verdict:
     """Of the pruned network. Open, since nothing was looked at whose components draw less."""
-    share = case.values("drawn_components", DR, data="mnist", **PRUNED)
-    known = case.values("drawn_known", DR, data="mnist", **PRUNED)
+    share, known = (
+        case.values(f"drawn_{name}", DR, data="mnist", **PRUNED) for name in ("components", "known")
+    )
     found = case.bound(share.greater(case.threshold))
     found = open_if(not all(known.values()), found, "a decoder diverged")
     because = "no control was looked at: a decoder may draw by any vectors that tell images apart"
@@ -467,22 +462,6 @@ def _focuses(case: Case) -> Verdict:
         f"of pruned networks have less"
     )
     return found if holds(centred) or fails(found) else without_lean(found, because)
-
-
-@judge("rem-q-norb-saliency-less")
-def _moves_less_on_norb(case: Case) -> Verdict:
-    """Fashion-MNIST and CIFAR-10, each against new elevations and new azimuths, of which the paper
-    shows both."""
-
-    def moved(data: str) -> Values:
-        return _on_grid(case, "saliency", data, **PRUNED)
-
-    cells = [
-        moved(other) - moved(f"smallnorb-{axis}")
-        for other in ("fashion-mnist", "cifar10")
-        for axis in ("elevation", "azimuth")
-    ]
-    return case.each(*cells, corrected=True)
 
 
 @judge("rem-q-rem-novel-viewpoint")

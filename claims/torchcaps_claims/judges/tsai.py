@@ -2,6 +2,7 @@
 training goes, by what every epoch measured and by iterations that are chosen on validation images.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from torchcaps.analysis import curves
@@ -12,6 +13,7 @@ from torchcaps_claims.judges.case import (
     fails,
     joined,
     judge,
+    judge_each,
     open_if,
 )
 from torchcaps_claims.judges.values import Cell, Values, most, rises, slopes
@@ -58,14 +60,64 @@ def _slope(case: Case, routing: str, **chosen: Any) -> Values:
     return slopes({t: _cifar(case, routing, iterations=t, **chosen) for t in ITERATIONS})
 
 
-@judge("tsai2020-q-perf-increases-with-iterations")
-def _rises_with_iterations(case: Case) -> Verdict:
-    return case.each(_slope(case, "inverted"))
-
-
-@judge("tsai2020-q-dr-drops-with-iterations")
-def _dynamic_drops(case: Case) -> Verdict:
-    return case.each(_slope(case, "dynamic").less())
+judge_each(
+    {
+        "tsai2020-q-perf-increases-with-iterations": lambda case: [_slope(case, "inverted")],
+        "tsai2020-q-dr-drops-with-iterations": lambda case: [_slope(case, "dynamic").less()],
+        # Eight differences of neighbours, and two of gaps that are larger on a hundred classes.
+        "tsai2020-q-inv-gt-dr-gt-em": lambda case: (
+            [
+                Cell(_cifar(case, *first, backbone), against=_cifar(case, *second, backbone))
+                for backbone in BACKBONES
+                for n in CLASSES
+                for first, second in pairwise((routing, n) for routing in ROUTINGS)
+            ]
+            + [
+                Cell(hundred, against=ten)
+                for backbone in BACKBONES
+                for ten, hundred in [
+                    [
+                        _cifar(case, "inverted", n, backbone) - _cifar(case, "em", n, backbone)
+                        for n in CLASSES
+                    ]
+                ]
+            ]
+        ),
+        "tsai2020-q-resnet-backbone-helps": lambda case: [
+            _cifar(case, r, n, "resnet") - _cifar(case, r, n) for r in ROUTINGS for n in CLASSES
+        ],
+        "tsai2020-q-simple-below-cnn": lambda case: [
+            _accuracy(case, f"tsai_cnn_c{n}", data=f"cifar{n}")
+            - most(_cifar(case, r, n) for r in ROUTINGS)
+            for n in CLASSES
+        ],
+        "tsai2020-q-inv-beats-dr-dmm": lambda case: [
+            _overlaid(case, VECTOR) - _overlaid(case, "tsai_dmm_vector_dynamic")
+        ],
+        "tsai2020-q-routing-beats-pooling": lambda case: [
+            _overlaid(case, VECTOR) - _overlaid(case, other) for other in (CNN, FCPOOL)
+        ],
+        "tsai2020-q-jitters": lambda case: [
+            _jitter(case, iterations=5) - _jitter(case, iterations=1)
+        ],
+        "tsai2020-q-pose-dim-reduces-jitter": lambda case: [
+            _jitter(case, iterations=5) - _jitter(case, f"{SIMPLE}_d{d}", iterations=5)
+            for d in (36, 64)
+        ],
+        # Of two to five iterations, for the uniform pass is what they are compared with.
+        "tsai2020-q-gain-over-uniform-pass": lambda case: [
+            _at_its_best(case, model, ITERATIONS[1:], data=data)
+            - _accuracy(case, model, data=data, iterations=1)
+            for backbone in BACKBONES
+            for model, data in [(f"tsai_inverted_{backbone}_c{n}", f"cifar{n}") for n in CLASSES]
+        ],
+        # Each network at the number of iterations that is best for it.
+        "tsai2020-q-activations-hurt": lambda case: [
+            _at_its_best(case, SIMPLE, ITERATIONS)
+            - _at_its_best(case, SIMPLE, ITERATIONS, activations=True)
+        ],
+    }
+)
 
 
 @judge("tsai2020-q-em-best-at-2")
@@ -90,36 +142,6 @@ def _sequential_does_not_rise(case: Case) -> Verdict:
     return confirming(case.each(both))
 
 
-@judge("tsai2020-q-inv-gt-dr-gt-em")
-def _order_of_routings(case: Case) -> Verdict:
-    """Eight differences of neighbours, and two of gaps that are larger on a hundred classes."""
-    cells = []
-    for backbone in BACKBONES:
-        of = {(r, n): _cifar(case, r, n, backbone) for r in ROUTINGS for n in CLASSES}
-        for n in CLASSES:
-            cells.append(Cell(of["inverted", n], against=of["dynamic", n]))
-            cells.append(Cell(of["dynamic", n], against=of["em", n]))
-        ten, hundred = (of["inverted", n] - of["em", n] for n in CLASSES)
-        cells.append(Cell(hundred, against=ten))
-    return case.each(*cells, corrected=True)
-
-
-@judge("tsai2020-q-resnet-backbone-helps")
-def _resnet_helps(case: Case) -> Verdict:
-    cells = [_cifar(case, r, n, "resnet") - _cifar(case, r, n) for r in ROUTINGS for n in CLASSES]
-    return case.each(*cells, corrected=True)
-
-
-@judge("tsai2020-q-simple-below-cnn")
-def _simple_below_convnet(case: Case) -> Verdict:
-    cells = [
-        _accuracy(case, f"tsai_cnn_c{n}", data=f"cifar{n}")
-        - most(_cifar(case, r, n) for r in ROUTINGS)
-        for n in CLASSES
-    ]
-    return case.each(*cells, corrected=True)
-
-
 @judge("tsai2020-q-matches-resnet18")
 def _matches_resnet(case: Case) -> Verdict:
     """As accurate within half a point; contradicted where it is lower by more than that."""
@@ -132,17 +154,6 @@ def _matches_resnet(case: Case) -> Verdict:
     ]
     not_lower = case.each(*(gain.greater(-within) for gain in gains))
     return joined(not_lower, confirming(case.each(*(gain.within(within) for gain in gains))))
-
-
-@judge("tsai2020-q-inv-beats-dr-dmm")
-def _inverted_beats_dynamic(case: Case) -> Verdict:
-    return case.each(_overlaid(case, VECTOR) - _overlaid(case, "tsai_dmm_vector_dynamic"))
-
-
-@judge("tsai2020-q-routing-beats-pooling")
-def _routing_beats_pooling(case: Case) -> Verdict:
-    ours = _overlaid(case, VECTOR)
-    return case.each(*(ours - _overlaid(case, x) for x in (CNN, FCPOOL)), corrected=True)
 
 
 @judge("tsai2020-q-ce-at-least-as-good")
@@ -220,18 +231,6 @@ def _at_its_best(case: Case, model: str, among: range, **chosen: Any) -> Values:
     return Values({seed: tests[t][seed] for seed, t in best.items()})
 
 
-@judge("tsai2020-q-jitters")
-def _jitters(case: Case) -> Verdict:
-    return case.each(_jitter(case, iterations=5) - _jitter(case, iterations=1))
-
-
-@judge("tsai2020-q-pose-dim-reduces-jitter")
-def _larger_poses_jitter_less(case: Case) -> Verdict:
-    usual = _jitter(case, iterations=5)
-    cells = [usual - _jitter(case, f"{SIMPLE}_d{d}", iterations=5) for d in (36, 64)]
-    return case.each(*cells, corrected=True)
-
-
 @judge("tsai2020-q-no-layernorm-collapse")
 def _collapses_without_norm(case: Case) -> Verdict:
     """Contradicted by one number of iterations at which little is lost, or by an accuracy above
@@ -296,25 +295,6 @@ def _converges_better(case: Case) -> Verdict:
     later = [sum((time_to(VECTOR) - time_to(other)).values()) for other in others]
     found = case.each(*areas, corrected=True)
     return open_if(max(later) > 0, found, "it comes to 75 % later", word="holds")
-
-
-@judge("tsai2020-q-gain-over-uniform-pass")
-def _gains_over_the_uniform_pass(case: Case) -> Verdict:
-    """Of two to five iterations, for the uniform pass is what they are compared with."""
-
-    def gain(backbone: str, n: int) -> Values:
-        model, data = f"tsai_inverted_{backbone}_c{n}", f"cifar{n}"
-        uniform = _accuracy(case, model, data=data, iterations=1)
-        return _at_its_best(case, model, ITERATIONS[1:], data=data) - uniform
-
-    return case.each(*(gain(x, n) for x in BACKBONES for n in CLASSES), corrected=True)
-
-
-@judge("tsai2020-q-activations-hurt")
-def _activations_hurt(case: Case) -> Verdict:
-    """Each network at the number of iterations that is best for it."""
-    squashed = _at_its_best(case, SIMPLE, ITERATIONS, activations=True)
-    return case.each(_at_its_best(case, SIMPLE, ITERATIONS) - squashed)
 
 
 @judge("tsai2020-q-concurrent-stabilises")
