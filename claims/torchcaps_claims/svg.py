@@ -3,16 +3,20 @@
 Colours hold on white and on dark pages; every page has the numbers of its picture in words.
 """
 
-from collections.abc import Iterable, Sequence
-from html import escape
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from torchcaps.report.template import template
 
 WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 80, 16, 40
 # A letter at most in the mean of a label: which font a browser has nobody knows.
 LETTER = 7
 HEIGHT = 260
-INK, REFERENCE = "#57606a", "#bc4c00"
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#9a6700")
+
+Point = tuple[float, float]
+# A value with its name.
+Tick = tuple[float, str]
 
 
 class Dot(NamedTuple):
@@ -29,14 +33,14 @@ class Line(NamedTuple):
     """A named line through points (x, y)."""
 
     label: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
 
 
 class Cloud(NamedTuple):
     """Named points with a mark each: along a line, or each joined to the first."""
 
     label: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
     marks: Sequence[str]
     is_line: bool = False
 
@@ -44,61 +48,32 @@ class Cloud(NamedTuple):
 def draw_dots(
     dots: Sequence[Dot], *, label: str, low: float, high: float, mark: float | None = None
 ) -> str:
-    """Rows under each other on one axis from `low` to `high`; `mark` is a line across them."""
-    bottom = TOP + ROW * len(dots)
+    """Draw rows under each other on one axis from `low` to `high`; `mark` is a line across them."""
     left = max(LEFT, 10 + LETTER * max((len(dot.label) for dot in dots), default=0))
     # The picture grows with its labels, and the axis stays as long.
     right = left + WIDTH - LEFT - RIGHT
+    notes = max((len(dot.note) for dot in dots), default=0)
 
     def x(value: float) -> float:
         share = (min(max(value, low), high) - low) / (high - low)
         return left + share * (right - left)
 
-    parts = [_line(left, bottom, right, bottom)]
-    for tick in (low, (low + high) / 2, high):
-        parts += [_line(x(tick), bottom, x(tick), bottom + 4)]
-        parts += [_text(x(tick), bottom + 16, f"{tick:g}", "middle")]
-    parts.append(_text((left + right) / 2, bottom + 33, label, "middle"))
-    if mark is not None:
-        parts.append(_line(x(mark), TOP - 6, x(mark), bottom, REFERENCE, dash=True))
-    for number, dot in enumerate(dots):
-        y = TOP + ROW * (number + 0.5)
-        parts.append(_text(left - 10, y + 4, dot.label, "end"))
-        if dot.low is not None and dot.high is not None:
-            parts.append(_line(x(dot.low), y, x(dot.high), y, COLOURS[0], width=2))
-        parts.append(f'<circle cx="{x(dot.mean):.1f}" cy="{y:.1f}" r="4" fill="{COLOURS[0]}"/>')
-        parts.append(_text(right + 8, y + 4, dot.note, "start"))
-    notes = max((len(dot.note) for dot in dots), default=0)
-    return _whole(right + max(RIGHT, 18 + LETTER * notes), bottom + BOTTOM, parts)
+    about = {"dots": dots, "label": label, "low": low, "high": high, "mark": mark, "x": x}
+    box = {"left": left, "right": right, "top": TOP, "bottom": TOP + ROW * len(dots), "row": ROW}
+    return _drawn("dots.svg", width=right + max(RIGHT, 18 + LETTER * notes), **about, **box)
 
 
 def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
-    """Lines over one axis; both axes begin at the smallest value and end at the largest."""
-    points = [point for line in lines for point in line.points]
-    (x_low, x_high), (y_low, y_high) = (_ends(each[k] for each in points) for k in (0, 1))
-    left, right, bottom = 60, WIDTH - 170, HEIGHT - BOTTOM
-
-    def place(point: tuple[float, float]) -> tuple[float, float]:
-        across = (point[0] - x_low) / (x_high - x_low)
-        up = (point[1] - y_low) / (y_high - y_low)
-        return left + across * (right - left), bottom - up * (bottom - TOP)
-
-    parts = [_line(left, bottom, right, bottom), _line(left, TOP, left, bottom)]
-    for value, spot in ((x_low, left), (x_high, right)):
-        parts.append(_text(spot, bottom + 16, f"{value:g}", "middle"))
-    for value, spot in ((y_low, bottom), (y_high, TOP)):
-        parts.append(_text(left - 8, spot + 4, f"{value:g}", "end"))
-    parts.append(_text((left + right) / 2, bottom + 33, x_label, "middle"))
-    parts.append(_text(left + 6, TOP - 4, y_label, "start"))
-    for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
-        spots = [place(point) for point in line.points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for x, y in spots:
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
-        parts.append(_text(right + 14, TOP + 18 * (number + 1), line.label, "start", colour))
-    return _whole(WIDTH, HEIGHT, parts)
+    """Draw lines over one axis; both axes begin at the smallest value and end at the largest."""
+    x_ends, y_ends = (
+        (min(values), max(values))
+        for values in zip(*(point for line in lines for point in line.points), strict=True)
+    )
+    box = {"left": 60, "right": WIDTH - 170, "top": TOP, "bottom": HEIGHT - BOTTOM}
+    place = _placed(x_ends, y_ends, **box)
+    placed = [line._replace(points=[*map(place, line.points)]) for line in lines]
+    about = {"lines": placed, "x_label": x_label, "y_label": y_label, "height": HEIGHT}
+    return _drawn("lines.svg", **about, **box, x_ends=x_ends, y_ends=y_ends)
 
 
 def draw_clouds(
@@ -106,74 +81,36 @@ def draw_clouds(
     *,
     x_label: str,
     y_label: str,
-    x_ticks: Sequence[tuple[float, str]],
-    y_ticks: Sequence[tuple[float, str]],
+    x_ticks: Sequence[Tick],
+    y_ticks: Sequence[Tick],
     key: Sequence[str],
 ) -> str:
-    """Points over two axes, which go from the first tick to the last; below them the names of the
-    clouds, and beside these what marks mean."""
-    left, right, top, bottom = 60, WIDTH - 20, TOP + 10, 420
+    """Draw points over two axes, which go from the first tick to the last; below them the names of
+    the clouds, and beside these what marks mean."""
+    box = {"left": 60, "right": WIDTH - 20, "top": TOP + 10, "bottom": 420}
+    place = _placed(*((each[0][0], each[-1][0]) for each in (x_ticks, y_ticks)), **box)
+    placed = [cloud._replace(points=[*map(place, cloud.points)]) for cloud in clouds]
+    about = {"clouds": placed, "x_label": x_label, "y_label": y_label, "key": key}
+    below = [box["bottom"] + 54 + 16 * row for row in range(max(len(clouds), len(key)))]
+    ticks = {"x_ticks": x_ticks, "y_ticks": y_ticks}
+    return _drawn("clouds.svg", **about, **box, **ticks, below=below, place=place)
 
-    def place(point: tuple[float, float]) -> tuple[float, float]:
+
+def _placed(
+    x_ends: Point, y_ends: Point, *, left: int, right: int, top: int, bottom: int
+) -> Callable[[Point], Point]:
+    """Return where a point lies in a picture, whose axes go from end to end."""
+
+    def place(point: Point) -> Point:
         across, up = (
-            (value - ticks[0][0]) / (ticks[-1][0] - ticks[0][0])
-            for value, ticks in zip(point, (x_ticks, y_ticks), strict=True)
+            (value - low) / (high - low)
+            for value, (low, high) in zip(point, (x_ends, y_ends), strict=True)
         )
         return left + across * (right - left), bottom - up * (bottom - top)
 
-    parts = [_line(left, bottom, right, bottom), _line(left, top, left, bottom)]
-    for value, name in x_ticks:
-        x, _ = place((value, y_ticks[0][0]))
-        parts += [_line(x, bottom, x, bottom + 4), _text(x, bottom + 16, name, "middle")]
-    for value, name in y_ticks:
-        _, y = place((x_ticks[0][0], value))
-        parts += [_line(left - 4, y, left, y), _text(left - 8, y + 4, name, "end")]
-    parts.append(_text((left + right) / 2, bottom + 33, x_label, "middle"))
-    parts.append(_text(left + 6, top - 8, y_label, "start"))
-    below = [bottom + 54 + 16 * row for row in range(max(len(clouds), len(key)))]
-    for cloud, colour, y in zip(clouds, COLOURS, below, strict=False):
-        spots = [place(point) for point in cloud.points]
-        for number, spot in enumerate(spots[1:]):
-            start = spots[number if cloud.is_line else 0]
-            parts.append(_line(*start, *spot, colour, dash=not cloud.is_line))
-        for (x, y_), mark in zip(spots, cloud.marks, strict=True):
-            parts.append(f'<circle cx="{x:.1f}" cy="{y_:.1f}" r="3" fill="{colour}"/>')
-            parts.append(_text(x + 5, y_ - 4, mark, "start", colour))
-        parts.append(_text(left, y, cloud.label, "start", colour))
-    parts += [_text(left + 250, y, says, "start") for says, y in zip(key, below, strict=False)]
-    return _whole(WIDTH, below[-1] + 16, parts)
+    return place
 
 
-def _ends(values: Iterable[float]) -> tuple[float, float]:
-    found = list(values)
-    return min(found), max(found)
-
-
-def _line(
-    x1: float,
-    y1: float,
-    x2: float,
-    y2: float,
-    colour: str = INK,
-    *,
-    width: int = 1,
-    dash: bool = False,
-) -> str:
-    dashed = ' stroke-dasharray="4 3"' if dash else ""
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-        f'stroke-width="{width}"{dashed}/>'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = INK) -> str:
-    spot = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {spot} fill="{colour}">{escape(text)}</text>'
-
-
-def _whole(width: float, height: float, parts: Iterable[str]) -> str:
-    inside = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" '
-        f'font-family="sans-serif" font-size="12">\n{inside}\n</svg>\n'
-    )
+def _drawn(name: str, *, width: int = WIDTH, **about: Any) -> str:
+    drawing = template(name, "torchcaps_claims")
+    return f"{drawing.render(width=width, colours=COLOURS, **about)}\n"
