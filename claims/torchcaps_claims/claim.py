@@ -137,9 +137,6 @@ def find_claim(name: str) -> Claim:
 def claims_about(what: str) -> tuple[Claim, ...]:
     """All claims of a paper, or the one with an id.
 
-    Arguments:
-        what: the key of a paper, such as "gu2021", or the id of a claim.
-
     >>> len(claims_about("peer2022"))
     73
     """

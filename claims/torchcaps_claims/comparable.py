@@ -32,15 +32,7 @@ OF_LEVELS = {"entropy", "keys"}
 
 def why_incomparable(plan: Plan, record: Record) -> str | None:
     """Why a number of a record says nothing about the number that a claim prints; None where it
-    does, as those of the full protocol always do.
-
-    Arguments:
-        plan: of a claim that is one number of one job.
-        record: what was run.
-
-    >>> why_incomparable(plan, record)  # doctest: +SKIP
-    'its width is 64 and not 256'
-    """
+    does, as those of the full protocol always do: "its width is 64 and not 256"."""
     if record.reduced is None:
         return None
     (job,) = plan.jobs
@@ -56,12 +48,7 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
 
 def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
     """Why records say only which way a statement leans: a network is narrower than the paper's, or
-    less often right than printed of it; None where they decide it.
-
-    Arguments:
-        plan: of the statement.
-        records: those on which its verdict rests.
-    """
+    less often right than printed of it; None where they decide it."""
     smaller = [record for record in records if record.reduced is not None]
     narrower = next((why for each in smaller if (why := _narrower(plan, each))), None)
     # Of those that are right less often the one that is so least often.

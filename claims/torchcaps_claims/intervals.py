@@ -1,4 +1,5 @@
-"""Intervals of a difference of means, of a share of events and of a ratio of variances."""
+"""Intervals of a difference of means, of a share of events and of a ratio of variances; and scales:
+no interval on a page is wider than what a number can be."""
 
 import math
 import random
@@ -13,6 +14,9 @@ from torchcaps.study.intervals import Interval, mean_interval, t_quantile
 # Of seeds, with replacement; the same ones every time.
 DRAWS = 10_000
 ROUNDING = 1e-12
+# By the first word of a statistic; every other one is zero or more.
+PERCENT = ("accuracy", "sparsity")
+SIGNED = ("agreement", "cancellation", "corr", "pearson")
 
 
 def difference_interval(
@@ -46,11 +50,8 @@ def difference_interval(
 
 
 def share_bounds(hits: int, n: int) -> tuple[float, float]:
-    """The ends of the 95 % interval of Clopper and Pearson of a share; of no events 0 and 1.
-
-    Arguments:
-        hits: of how many events it is so.
-        n: how many events there were.
+    """The ends of the 95 % interval of Clopper and Pearson of a share, of so many hits among `n`
+    events; of no events 0 and 1.
 
     >>> low, high = share_bounds(0, 100)
     >>> round(high, 4)
@@ -73,11 +74,6 @@ def variance_ratio_interval(
     with the percentile interval of a bootstrap: seeds are drawn anew, of each group by itself, and
     all values of a seed stay together. None where the second does not vary; `n` is that of the
     smaller group.
-
-    Arguments:
-        first: one or several values, a seed.
-        second: the same of what it is compared with.
-        confidence: the share of drawn ratios within the interval.
 
     >>> variance_ratio_interval([[1.0], [3.0], [5.0]], [[1.0], [2.0], [3.0]]).mean
     4.0
@@ -113,3 +109,21 @@ def _moments(seeds: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]
 def _variance(moments: Sequence[tuple[int, float, float]]) -> float:
     n, total, squares = map(sum, zip(*moments, strict=True))
     return max(0.0, squares - total * total / n) / (n - 1) if n > 1 else 0.0
+
+
+def scale_of(statistic: str) -> tuple[float, float]:
+    """The least and the largest value that a statistic can have.
+
+    >>> scale_of("accuracy@affnist-style/test")
+    (0.0, 100.0)
+    """
+    if statistic.startswith(PERCENT):
+        return 0.0, 100.0
+    return -math.inf if statistic.startswith(SIGNED) else 0.0, math.inf
+
+
+def clipped(found: Interval, low: float, high: float) -> Interval:
+    """The interval without what lies beyond its scale."""
+    if found.low is None or found.high is None:
+        return found
+    return found._replace(low=max(found.low, low), high=min(found.high, high))

@@ -12,7 +12,7 @@ from torchcaps_claims.claim import PAPERS, Claim, claims, claims_about, claims_o
 from torchcaps_claims.job import Job
 from torchcaps_claims.looks import looks_of
 from torchcaps_claims.names import told_apart
-from torchcaps_claims.narrowed import narrowed
+from torchcaps_claims.narrow import narrowed
 from torchcaps_claims.plans import plan_of
 
 T = TypeVar("T")

@@ -1,13 +1,14 @@
 """When learning began, by the accuracy of training images after every epoch: within the epoch that
-was the first to end more than 10 points above chance."""
+was the first to end more than 10 points above chance. Rows of metrics count epochs, and recipes say
+how many steps one has."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.analysis import curves
 from torchcaps.data.registry import data_set
 from torchcaps.study.record import Record
-from torchcaps_claims.progress import ends_of_epochs
 
 # What protocols measure that hold nothing out.
 MEASURED = "training_sample_accuracy"
@@ -20,12 +21,24 @@ class Onset(NamedTuple):
     by: int | None
 
 
-def onset_in(recipe: Mapping[str, Any], curve: Sequence[float]) -> Onset:
-    """Between which steps learning began.
+def ends_of_epochs(recipe: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
+    """The step at which each of so many epochs ended.
 
-    Arguments:
-        recipe: as a record holds it.
-        curve: the accuracy after each epoch, a share.
+    >>> recipe = {"data": "mnist", "train_images": 20000, "batch_size": 64}
+    >>> ends_of_epochs(recipe, 3)
+    (313, 626, 939)
+    """
+    images = recipe.get("train_images")
+    if images is None:
+        share = 1 - recipe.get("validation_share", 0.1)
+        images = round(data_set(recipe["data"]).n_train * share)
+    batches = math.ceil(images / recipe["batch_size"])
+    steps = math.ceil(batches / recipe.get("accumulate", 1))
+    return tuple(steps * epoch for epoch in range(1, epochs + 1))
+
+
+def onset_in(recipe: Mapping[str, Any], curve: Sequence[float]) -> Onset:
+    """Between which steps learning began, by the accuracy after each epoch, a share.
 
     >>> recipe = {"data": "mnist", "train_images": 20000, "batch_size": 64}
     >>> onset_in(recipe, (0.1, 0.1, 0.9))

@@ -25,13 +25,8 @@ SAMPLE, PAIRS = 500, 20
 
 def cancellation_of(model: nn.Module, recipe: Recipe, images: Images) -> dict[str, float]:
     """Means over the pairs of different labels whose inputs to the first routed layer are nearest
-    to opposite: `cancellation_cosine` and `cancellation_chi`, and the cosine of their inputs.
-
-    Arguments:
-        model: the network, in evaluation mode; the images go where it is.
-        recipe: says the loss.
-        images: among a sample of these pairs are looked for.
-    """
+    to opposite: `cancellation_cosine` and `cancellation_chi`, and the cosine of their inputs. The
+    network is in evaluation mode, and the images go where it is."""
     pixels, labels, parts = images.batch(sample_of(images, SAMPLE))
     device = next(model.parameters()).device
     parts = None if parts is None else parts.to(device)

@@ -15,8 +15,8 @@ from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.headcount import head_count
+from torchcaps_claims.intervals import clipped
 from torchcaps_claims.result import Result
-from torchcaps_claims.scale import clipped
 from torchcaps_claims.starts import SCALES
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts

@@ -5,10 +5,8 @@ where the paper leaves something open.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from torchcaps.data.registry import SETS
@@ -18,6 +16,7 @@ from torchcaps.train import PROTOCOLS
 from torchcaps_claims.cells import Cell, cells
 from torchcaps_claims.job import Job, Reduced, Split, ends_at
 from torchcaps_claims.pruned import way_in
+from torchcaps_claims.texts import read_texts
 
 # Fields that change how a network is trained, and not only how long.
 COURSE = (
@@ -133,9 +132,8 @@ class Setup:
 
 def _read() -> dict[str, Setup]:
     """The setups of the file beside this module, in its order."""
-    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     found: dict[str, Setup] = {}
-    for name, row in tomllib.loads(text).items():
+    for name, row in read_texts("setups").items():
         own = _plain(row)
         like = own.pop("like", None)
         found[name] = Setup(**own) if like is None else replace(found[like], **own)

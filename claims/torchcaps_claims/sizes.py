@@ -3,17 +3,16 @@
 Networks are built on the meta device, which holds shapes and no numbers.
 """
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps_claims.claim import Claim, claims
+from torchcaps_claims.texts import read_texts
 
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TEXTS = read_texts("sizes")
 # (system, data set, backbone) -> our network.
 COUNTED: dict[tuple[str, str, str | None], str] = {
     (system, images, backbone[0] if backbone else None): model

@@ -1,8 +1,8 @@
 """What claims measure, by the names that the papers and our analysis use, and who measures it."""
 
-import tomllib
-from pathlib import Path
 from typing import Literal, NamedTuple
+
+from torchcaps_claims.texts import read_texts
 
 
 class Statistic(NamedTuple):
@@ -17,8 +17,5 @@ class Statistic(NamedTuple):
 RATES = ("car", "cdr")
 
 STATISTICS: dict[str, Statistic] = {
-    name: Statistic(**fields)
-    for name, fields in tomllib.loads(
-        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    ).items()
+    name: Statistic(**fields) for name, fields in read_texts("statistics").items()
 }

@@ -1,4 +1,4 @@
-"""The words of generated pages, which are data: TOML beside the rows of the papers."""
+"""What is data and no code: TOML beside the modules, or beside the rows of the papers."""
 
 import tomllib
 from pathlib import Path
@@ -8,6 +8,6 @@ HERE = Path(__file__).parent
 
 
 def read_texts(name: str) -> dict[str, Any]:
-    """Read NAME.toml. A wheel holds the file beside this module, a clone beside the package."""
+    """Read NAME.toml beside the modules. Of pages a wheel holds the file beside this module, a clone beside the package."""
     folder = HERE if (HERE / f"{name}.toml").is_file() else HERE.parent
     return tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))

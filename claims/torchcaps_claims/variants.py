@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.record import Record
+from torchcaps_claims.intervals import clipped, scale_of
 from torchcaps_claims.judges.evidence import is_about, known_fields
-from torchcaps_claims.scale import clipped, scale_of
 from torchcaps_claims.verdict import LEAST_SEEDS
 
 

@@ -237,14 +237,7 @@ def judge_best(
     claim: Claim, values: Sequence[float], seeds: int, *, incomparable: str | None = None
 ) -> NumberVerdict:
     """The verdict on the best of some seeds that a paper prints, by our best of as many or more; it
-    has no interval.
-
-    Arguments:
-        claim: the printed number.
-        values: one a seed, in the unit of the claim.
-        seeds: of how many the paper prints the best.
-        incomparable: why they cannot be held against it, which leaves it undecided.
-    """
+    has no interval."""
     assert isinstance(claim.value, int | float)
     # Of more seeds than the paper's the best would be better by their number alone.
     best, tolerance = max(values[:seeds]), tolerance_of(claim)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchcaps_claims.progress import ends_of_epochs
+from torchcaps_claims.onset import ends_of_epochs
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from made_records import diverged, made
 from torchcaps.study import read_records, write_record
 from torchcaps_claims import find_claim, plan_of, study_of
-from torchcaps_claims.narrowed import WAITS_FOR, narrowed
+from torchcaps_claims.narrow import WAITS_FOR, narrowed
 
 CLAIM = "mitt2023-q-deaths-explain-uniform-gain"
 WAITING = [(CLAIM, (WAITS_FOR,))]

@@ -11,9 +11,9 @@ from torchcaps.study.intervals import Interval
 from torchcaps_claims import claims
 from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES
 from torchcaps_claims.claim import PAPERS
+from torchcaps_claims.intervals import clipped
 from torchcaps_claims.questions import families_of
 from torchcaps_claims.said import Numbers, interval, number
-from torchcaps_claims.scale import clipped
 from torchcaps_claims.site import write_pages
 from torchcaps_claims.variants import NotShown, Rows
 

@@ -140,14 +140,8 @@ def _rank(part: StatementVerdict) -> int:
 def open_if(
     is_so: bool, part: Verdict, because: str, *, word: StatementWord | None = None
 ) -> Verdict:
-    """The same numbers, which something else of the row keeps from deciding it, and what.
-
-    Arguments:
-        is_so: whether it does.
-        part: of a statement.
-        because: what keeps it open.
-        word: only a part that comes to this word.
-    """
+    """The same numbers, which something else of the row keeps from deciding it, and what; with a
+    word only a part that comes to this word."""
     if part is None or not is_so or word not in (None, part.word):
         return part
     would = part.would if part.word == "undecided" else part.word

@@ -49,12 +49,8 @@ class Evidence:
     def values(self, statistic: str, model: str, **chosen: Any) -> Values:
         """One value a seed of the system that has these fields and options, and every other option
         as the network has it by itself; a reduced form may be narrower. Of several records that of
-        the full protocol, then the one of most seeds.
-
-        Arguments:
-            statistic: its name in the record; "a|b" is b where a record has no a.
-            model: the name of the network.
-            chosen: options of the network, and fields of the recipe.
+        the full protocol, then the one of most seeds. The statistic "a|b" is b where a record has
+        no a.
         """
         found = Values()
         read: Record | None = None
@@ -68,11 +64,6 @@ class Evidence:
     def curves(self, statistic: str, model: str, **chosen: Any) -> Curves:
         """What every epoch measured of its own accord, of the system that `values` would take;
         seeds without it are left out.
-
-        Arguments:
-            statistic: a name in metrics.jsonl, such as "validation_accuracy".
-            model: the name of the network.
-            chosen: options of the network, and fields of the recipe.
         """
         found: dict[int, tuple[float, ...]] = {}
         read: Record | None = None

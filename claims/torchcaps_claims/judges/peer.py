@@ -26,8 +26,7 @@ from torchcaps_claims.judges.case import (
     without_lean,
 )
 from torchcaps_claims.judges.values import ONE_SIDED, Cell, Values, seed_by_seed
-from torchcaps_claims.onset import MEASURED, Onset, onset_in
-from torchcaps_claims.progress import ends_of_epochs
+from torchcaps_claims.onset import MEASURED, Onset, ends_of_epochs, onset_in
 from torchcaps_claims.ranks import spearman
 from torchcaps_claims.setups import SETUPS
 from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of

@@ -1,10 +1,8 @@
 """Rows of all papers that a file beside this module plans, PAPER.toml: statements, with the systems
 that each compares on the data and protocols it names, and rows for which nothing is trained."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
@@ -13,6 +11,7 @@ from torchcaps_claims.job import Job, Split
 from torchcaps_claims.plan import Plan, no_run, runs
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS, setups_in
+from torchcaps_claims.texts import read_texts
 
 # (setup, system, data) as they belong together, or None where they do not.
 Adapt = Callable[[str, str, str], tuple[str, str] | None]
@@ -22,9 +21,7 @@ Adapt = Callable[[str, str, str], tuple[str, str] | None]
 def rows_of(paper: str) -> Mapping[str, Mapping[str, Any]]:
     """The rows of the file of a paper, by what follows the name of the paper in their ids; of
     "systems" the names that the papers give to systems, by paper."""
-    text = (Path(__file__).parent / f"{paper}.toml").read_text(encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
-    return rows
+    return read_texts(f"plans/{paper}")
 
 
 def plan_row(claim: Claim, adapt: Adapt) -> Plan | None:
