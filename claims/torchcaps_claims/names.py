@@ -1,8 +1,10 @@
 """Names of systems in a table: short, and no two the same."""
 
+import operator
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from torchcaps.study.system import System
@@ -27,35 +29,27 @@ def told_apart(systems: Sequence[System]) -> tuple[System, ...]:
 
 def _apart(systems: list[System]) -> tuple[System, ...]:
     """Some of one label: under the first thing in which they differ, and then the next."""
-    for read in _readers(systems):
-        words = [read(system) for system in systems]
+    said = [_said(system) for system in systems]
+    # Stable, so each kind of thing keeps its order.
+    for about in sorted(dict.fromkeys(chain(*said)), key=operator.itemgetter(0)):
+        words = [each.get(about, f"{about[1]}=none") for each in said]
         if len(set(words)) > 1:
             pairs = zip(systems, words, strict=True)
             return told_apart([replace(s, label=f"{s.label}, {word}") for s, word in pairs])
     return tuple(systems)
 
 
-def _readers(systems: list[System]) -> list[Callable[[System], str]]:
-    fields = [*FIRST, *(n for n in Recipe.model_fields if n not in (*FIRST, "options"))]
-    options = dict.fromkeys(name for system in systems for name in system.recipe.options)
-    return [
-        *(_of_field(name) for name in fields),
-        *(_of_option(name) for name in options),
-        lambda system: "seen on " + " and ".join(dict.fromkeys(_images(system))),
-        lambda system: system.reduced or "in full",
-    ]
-
-
-def _of_field(name: str) -> Callable[[System], str]:
-    return lambda system: f"{name}={_word(getattr(system.recipe, name))}"
-
-
-def _of_option(name: str) -> Callable[[System], str]:
-    return lambda system: f"{name}={_word(system.recipe.options.get(name))}"
-
-
-def _images(system: System) -> list[str]:
-    return [f"{look.data}/{look.split}" for look in system.looks]
+def _said(system: System) -> dict[tuple[int, str], str]:
+    """Everything in which two systems may differ: fields, options, images, and what is smaller."""
+    recipe = system.recipe
+    fields = (*FIRST, *(n for n in Recipe.model_fields if n not in (*FIRST, "options")))
+    images = dict.fromkeys(f"{look.data}/{look.split}" for look in system.looks)
+    return {
+        **{(0, name): f"{name}={_word(getattr(recipe, name))}" for name in fields},
+        **{(1, name): f"{name}={_word(value)}" for name, value in recipe.options.items()},
+        (2, "images"): f"seen on {' and '.join(images)}",
+        (3, "reduced"): system.reduced or "in full",
+    }
 
 
 def _word(value: Any) -> str:

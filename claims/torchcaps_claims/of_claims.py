@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from dataclasses import replace
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.record import read_records
@@ -15,7 +15,6 @@ from torchcaps_claims.names import told_apart
 from torchcaps_claims.narrow import narrowed
 from torchcaps_claims.plans import plan_of
 
-T = TypeVar("T")
 Folder = str | os.PathLike[str]
 
 
@@ -128,16 +127,8 @@ def _together(systems: Iterable[System]) -> tuple[System, ...]:
 
 def _joined(first: System, second: System) -> System:
     """Two systems that train the same network."""
-    return System(
-        label=first.label,
-        recipe=first.recipe,
-        seeds=tuple(sorted({*first.seeds, *second.seeds})),
-        looks=_once((*first.looks, *second.looks)),
-        claims=_once((*first.claims, *second.claims)),
-        reduced=first.reduced,
-        departures=_once((*first.departures, *second.departures)),
-    )
-
-
-def _once(values: Iterable[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(values))
+    lists = {
+        name: tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
+        for name in ("looks", "claims", "departures")
+    }
+    return replace(first, seeds=tuple(sorted({*first.seeds, *second.seeds})), **lists)

@@ -83,19 +83,3 @@ class Plan:
             "left_open": self.left_open,
             "jobs": [job.numbers() for job in self.jobs],
         }
-
-
-def runs(
-    claim: Claim,
-    jobs: tuple[Job, ...],
-    *,
-    choice: str | None = None,
-    left_open: str | None = None,
-) -> Plan:
-    """A claim that trained networks decide."""
-    return Plan(claim, jobs=jobs, choice=choice, left_open=left_open)
-
-
-def no_run(claim: Claim, word: Word, *, shown_by: str | None = None) -> Plan:
-    """A claim for which nothing is trained."""
-    return Plan(claim, word=word, shown_by=shown_by)

@@ -68,30 +68,18 @@ class Table:
         return "\n".join(self._lines())
 
     def _row(self, claim: Claim, plan: Plan) -> dict[str, Any]:
-        jobs = []
-        for job in self.jobs(plan):
-            jobs.append(
-                job.numbers()
-                | {
-                    "commands": [
-                        list(job.commands(seed=s, root=self.root)) for s in range(job.seeds)
-                    ],
-                    "all_departures": list(departures_of(job)),
-                    "cost": self._cost_numbers(cost_of(job)),
-                }
-            )
-        return {
-            "id": claim.id,
-            "system": claim.system,
-            "metric": claim.metric,
-            "value": claim.value,
-            "std": claim.std,
-            "unit": claim.unit,
-            "statement": claim.statement,
-            "judged_by": judged_by(claim),
-            **plan.numbers(),
-            "jobs": jobs,
-        }
+        said = ("id", "system", "metric", "value", "std", "unit", "statement")
+        jobs = [
+            {
+                **job.numbers(),
+                "commands": [list(job.commands(seed=s, root=self.root)) for s in range(job.seeds)],
+                "all_departures": list(departures_of(job)),
+                "cost": self._cost_numbers(cost_of(job)),
+            }
+            for job in self.jobs(plan)
+        ]
+        fields = {name: getattr(claim, name) for name in said}
+        return {**fields, "judged_by": judged_by(claim), **plan.numbers(), "jobs": jobs}
 
     def _lines(self) -> Iterator[str]:
         for claim, plan in self.rows:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, no_run
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import gu, mitterreiter, peer, renzulli, tsai
 from torchcaps_claims.plans.rows import plan_row
 
@@ -35,7 +35,7 @@ def plan_of(claim: Claim) -> Plan:
     'gu_capsnet'
     """
     if claim.configuration is not None:
-        return no_run(claim, "unspecified")
+        return Plan(claim, word="unspecified")
     rules = RULES[claim.paper]
     plan = plan_row(claim, rules.adapt) or _untrained(claim) or rules.measured(claim)
     is_of_signs = any(job.train == "sign" for job in plan.jobs)
@@ -45,11 +45,11 @@ def plan_of(claim: Claim) -> Plan:
 def _untrained(claim: Claim) -> Plan | None:
     """The plan of a number for which nothing is trained."""
     if claim.metric == "output_shape":
-        return no_run(claim, "shape", shown_by=SIZES)
+        return Plan(claim, word="shape", shown_by=SIZES)
     if claim.kind == "params" and not claim.needs_trained:
-        return no_run(claim, "count", shown_by=SIZES)
+        return Plan(claim, word="count", shown_by=SIZES)
     if claim.id.startswith(SETTINGS):
-        return no_run(claim, "setting")
+        return Plan(claim, word="setting")
     # Gu and Tresp cite numbers of systems that they trained too.
     is_here = claim.paper == "gu2021" and claim.system in gu.SYSTEMS
-    return no_run(claim, "cited") if claim.origin == "cited" and not is_here else None
+    return Plan(claim, word="cited") if claim.origin == "cited" and not is_here else None

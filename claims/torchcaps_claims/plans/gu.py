@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.setups import SETUPS
 
@@ -32,19 +32,17 @@ def measured(claim: Claim) -> Plan:
         split="train" if trained_on else "test",
         at={"factor": claim.conditions["factor"]} if is_compactness else None,
     )
-    return runs(claim, jobs)
+    return Plan(claim, jobs)
 
 
 def _cell_of(claim: Claim) -> tuple[str, str, str]:
     """Setup, system and the images that are looked at, of a number."""
     affine = "affnist" if claim.dataset == "AffNIST" else "expanded-mnist"
     assert claim.system is not None
-    if claim.where == "Table 1":
+    if claim.where == "Table 1" or claim.id in STOPPED:
         return "gu-earlystop", SYSTEMS[claim.system], affine
     if claim.where == "Table 2":
         return "gu-full", _ablated(claim), affine
-    if claim.id in STOPPED:
-        return "gu-earlystop", SYSTEMS[claim.system], affine
     if claim.where == "Table 3":
         return "gu-full", f"{SYSTEMS[claim.system]} kernel={claim.conditions['kernel']}", affine
     if claim.where == "Table 4":

@@ -1,7 +1,7 @@
 """The rows of [peer2022]: what is trained for each, or why nothing is."""
 
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
@@ -9,6 +9,8 @@ from torchcaps_claims.setups import SETUPS
 SEEDS = 5
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
+# Whether it is EM, and whether there is one.
+BIAS = (("none", "added"), ("false", "true"))
 
 
 def measured(claim: Claim) -> Plan:
@@ -17,13 +19,10 @@ def measured(claim: Claim) -> Plan:
         jobs = SETUPS["peer-depth-em"].jobs(
             f"{EM} n_layers=5", metrics="onset", seeds=SEEDS, data=("mnist",)
         )
-        return runs(claim, jobs)
+        return Plan(claim, jobs)
     conditions = claim.conditions
     is_em = conditions["routing"].startswith("EM")
-    if is_em:
-        bias = "true" if conditions["bias"] else "false"
-    else:
-        bias = "added" if conditions["bias"] else "none"
+    bias = BIAS[is_em][conditions["bias"]]
     data: tuple[str, ...] = ("sign",)
     if claim.where == "Table 1":
         setup, model = "peer-sign", SIGN_EM if is_em else SIGN_DYNAMIC
@@ -38,7 +37,7 @@ def measured(claim: Claim) -> Plan:
         data=data,
         split="train" if setup == "peer-sign" else "test",
     )
-    return runs(claim, jobs)
+    return Plan(claim, jobs)
 
 
 def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:

@@ -3,7 +3,7 @@
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.job import Job
-from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
@@ -51,7 +51,7 @@ def measured(claim: Claim) -> Plan:
     jobs: list[Job] = []
     for test in _images(claim):
         system = f"{_system_for(family, test)} {steps}"
-        jobs += SETUPS[_setup(test, steps, conditions.get("regime"))].jobs(
+        jobs += SETUPS[_setup(steps, conditions.get("regime"))].jobs(
             system,
             metrics=metric,
             seeds=SEEDS,
@@ -62,7 +62,7 @@ def measured(claim: Claim) -> Plan:
         )
     is_quantised = "quantise" in jobs[0].after and metric in QUANTISED
     is_open = is_quantised and "K" not in conditions and not _names_levels(family, claim.dataset)
-    return runs(claim, tuple(jobs), left_open=OWN_LEVELS if is_open else None)
+    return Plan(claim, tuple(jobs), left_open=OWN_LEVELS if is_open else None)
 
 
 def _names_levels(family: str, images: str) -> bool:
@@ -82,7 +82,7 @@ def _images(claim: Claim) -> tuple[str, ...]:
     return sets_in(claim.dataset)
 
 
-def _setup(test: str, steps: str, regime: str | None) -> str:
+def _setup(steps: str, regime: str | None) -> str:
     setup = "rem-transfer" if regime == UNDER_TRAINED else "rem"
     is_pruned = not PRUNED.isdisjoint(steps.split())
     return f"{setup}-pruned" if is_pruned else setup
@@ -91,16 +91,10 @@ def _setup(test: str, steps: str, regime: str | None) -> str:
 def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """A family as the paper builds it for a data set, stopped early where its line says so."""
     family, *words = system.split()
-    if "stopped" in words:
-        words.remove("stopped")
-        regime: str | None = UNDER_TRAINED
-    else:
-        regime = None
-    steps = " ".join(words)
+    regime = UNDER_TRAINED if "stopped" in words else None
+    steps = " ".join(word for word in words if word != "stopped")
     found = _system_for(family, data)
-    if found is None:
-        return None
-    return _setup(data, steps, regime), f"{found} {steps}"
+    return found and (_setup(steps, regime), f"{found} {steps}")
 
 
 def _system_for(family: str, data: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from torchcaps.errors import TorchcapsError
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.job import Job, Split
-from torchcaps_claims.plan import Plan, no_run, runs
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS, setups_in
 from torchcaps_claims.texts import read_texts
@@ -28,7 +28,7 @@ def plan_row(claim: Claim, adapt: Adapt) -> Plan | None:
     """What its file says of a claim; None of a number that is not there."""
     row = rows_of(claim.paper).get(claim.id.partition("-")[2])
     if row is not None and "word" in row:
-        return no_run(claim, row["word"], shown_by=row.get("shown_by"))
+        return Plan(claim, word=row["word"], shown_by=row.get("shown_by"))
     if not claim.states:
         return None
     if row is None:
@@ -47,8 +47,7 @@ def _plan_statement(claim: Claim, row: Mapping[str, Any], adapt: Adapt) -> Plan:
     for setup in setups_in(conditions["protocol"]):
         for test in row.get("data", sets_in(conditions["dataset"])):
             for system in systems:
-                found = adapt(setup, system, test)
-                if found is None:
+                if (found := adapt(setup, system, test)) is None:
                     continue
                 for split in _splits(conditions["statistic"], row["metrics"]):
                     jobs += SETUPS[found[0]].jobs(
@@ -58,7 +57,7 @@ def _plan_statement(claim: Claim, row: Mapping[str, Any], adapt: Adapt) -> Plan:
                         data=(test,),
                         split=split,
                     )
-    return runs(claim, tuple(jobs))
+    return Plan(claim, tuple(jobs))
 
 
 def _metrics_of(setup: str, metrics: str) -> str:

@@ -4,7 +4,7 @@ import re
 
 from torchcaps.data.registry import data_set
 from torchcaps_claims.claim import Claim
-from torchcaps_claims.plan import Plan, runs
+from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
@@ -34,7 +34,7 @@ def measured(claim: Claim) -> Plan:
     else:
         setup, system, choice = "tsai-cifar", NAMES["others"][claim.system][data], None
     jobs = SETUPS[setup].jobs(system, metrics="accuracy", seeds=SEEDS, data=(data,))
-    return runs(claim, jobs, choice=choice)
+    return Plan(claim, jobs, choice=choice)
 
 
 def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
