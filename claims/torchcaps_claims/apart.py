@@ -67,11 +67,14 @@ def apart_of(
         pixels = images.batch(part).pixels
         maps = [_map(network(pixels), pixels) for network in (dense, pruned)]
         found.append(saliency_distance(*maps))
-    distance = torch.cat(found)
-    known = distance[~distance.isnan()]
-    if not len(known):
-        return {"saliency_known": 0.0}
-    return {"saliency": float(known.mean()), "saliency_known": len(known) / len(distance)}
+    return known_mean("saliency", torch.cat(found))
+
+
+def known_mean(name: str, values: Tensor) -> dict[str, float]:
+    """The mean of those that are known, and as `NAME_known` their share; alone where none is."""
+    known = values[~values.isnan()]
+    share = {f"{name}_known": len(known) / len(values)}
+    return {name: float(known.mean()), **share} if len(known) else share
 
 
 def _map(out: Output, pixels: Tensor) -> Tensor:

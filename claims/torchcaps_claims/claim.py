@@ -72,11 +72,7 @@ class Claim:
 
 
 def claims(*, paper: str | None = None, kind: str | None = None) -> tuple[Claim, ...]:
-    """The claims of a paper, or of all, in the order of the files.
-
-    Arguments:
-        paper: a key of references.bib, one of PAPERS.
-        kind: "accuracy", "metric", "entropy", "sparsity", "params", "qualitative" or "theorem".
+    """The claims of a paper, one of PAPERS, or of all, in the order of the files; those of a kind.
 
     >>> [claim.value for claim in claims(paper="peer2022", kind="accuracy")][:2]
     [49.61, 99.7]
@@ -101,10 +97,6 @@ def claims(*, paper: str | None = None, kind: str | None = None) -> tuple[Claim,
 def claims_of_table(paper: str, table: int) -> tuple[Claim, ...]:
     """The cells of one table of a paper, in the order in which they are printed.
 
-    Arguments:
-        paper: its key, such as "gu2021".
-        table: the number of the table.
-
     >>> len(claims_of_table("gu2021", 1))  # doctest: +SKIP
     """
     every = claims(paper=paper)
@@ -120,10 +112,7 @@ def claims_of_table(paper: str, table: int) -> tuple[Claim, ...]:
 
 
 def find_claim(name: str) -> Claim:
-    """The claim with an id.
-
-    Arguments:
-        name: the id of the claim, as `torchcaps study claims` prints it.
+    """The claim with an id, as `torchcaps study claims` prints it.
 
     >>> find_claim("gu2021-t1-capsnet-affnist").value
     79

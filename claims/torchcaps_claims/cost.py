@@ -47,13 +47,7 @@ class Cost:
 
 
 def cost_of(job: Job) -> Cost:
-    """The cost of a job.
-
-    Arguments:
-        job: of a plan, `study.table("gu2021", 4).jobs` has some.
-
-    >>> cost_of(job)
-    """
+    """The cost of a job of a plan."""
     recipe = job.recipe()
     steps, flops = (job.seeds * count for count in steps_and_flops(recipe))
     is_most = job.is_narrow or recipe.stop_at is not None or recipe.patience is not None

@@ -9,6 +9,7 @@ from torchcaps.analysis import focus, saliency
 from torchcaps.data import Images, load, part_masks
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
+from torchcaps_claims.apart import known_mean
 
 BATCH = 100
 
@@ -33,8 +34,4 @@ def focus_of(network: Callable[[Tensor], Output], images: Images) -> dict[str, f
         maps = saliency(out.trace, out.scores.argmax(-1), n_classes=n_classes, size=size)
         of_whole = (truth.owner[part] == 0)[:, :, None, None]
         shares.append(focus(maps.cpu(), (part_masks(truth, part) & of_whole).any(1)))
-    share = torch.cat(shares).double()
-    known = share[~share.isnan()]
-    if not len(known):
-        return {"focus_known": 0.0}
-    return {"focus": float(known.mean()), "focus_known": len(known) / len(share)}
+    return known_mean("focus", torch.cat(shares).double())

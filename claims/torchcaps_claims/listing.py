@@ -15,12 +15,8 @@ def listed_claims(
     status: str | None = None,
     evidence: str | os.PathLike[str] = "evidence",
 ) -> list[dict[str, Any]]:
-    """Rows with id, paper, where, kind, status, word and the number or the sentence.
-
-    Arguments:
-        paper: a key of references.bib; all papers if not given.
-        status: a verdict, or one of STATUSES where there is none; all if not given.
-        evidence: the folder of the records; without one no claim has a verdict.
+    """Rows with id, paper, where, kind, status, word and the number or the sentence; those of a
+    paper, or of a status: a verdict, or one of STATUSES where there is none.
 
     >>> len(listed_claims(paper="gu2021", status="cited"))
     8

@@ -74,10 +74,6 @@ def results(
 ) -> list[Result]:
     """One a claim, in the order of the files; records of changed code are left out.
 
-    Arguments:
-        evidence: the folder of records.
-        paper: only the claims of this paper; None: those of all.
-
     >>> len(results(paper="peer2022"))
     73
     """
@@ -92,10 +88,6 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     Of several records of a number the one of the full protocol is taken, then one that can be
     compared, then the one of most seeds, then the latest. A statement compares, and rests on those
     of them that its judge reads, of the full protocol or else of a smaller one.
-
-    Arguments:
-        claim: the printed number or statement.
-        records: all records by their hash, as `read_records` gives them.
 
     >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
     """

@@ -208,13 +208,8 @@ def judge(
     incomparable: str | None = None,
     is_other_network: bool = False,
 ) -> NumberVerdict:
-    """The verdict on a printed number by one value a seed, in the unit of the claim.
-
-    Arguments:
-        claim: the printed number.
-        values: one a seed, in the unit of the claim.
-        incomparable: why they cannot be held against it, which leaves it undecided.
-        is_other_network: whether that is because the network is another, such as a narrower one.
+    """The verdict on a printed number by one value a seed, in the unit of the claim; undecided
+    where it says why they are incomparable, such as that the network is another, a narrower one.
 
     >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
     'reproduced'
@@ -254,10 +249,6 @@ def judge_best(
 def judge_count(claim: Claim, count: float) -> NumberVerdict:
     """The verdict on a printed number by what is counted, in the unit of the claim; `ours.n` is 0.
 
-    Arguments:
-        claim: the printed number.
-        count: ours, in the unit of the claim.
-
     >>> judge_count(find_claim("rem-t9-eff-capsnet-params"), 0.161824).word
     'reproduced'
     """
@@ -280,13 +271,8 @@ def _last_digit(claim: Claim) -> float:
 
 
 def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:
-    """The verdict on a claim by a test that passed.
-
-    Arguments:
-        claim: the printed statement.
-        test: the name of the test that passed.
-        found: what the test recorded: 1 where it shows the claim, -1 where it refutes it, and 0
-            where it does neither as its row puts it.
+    """The verdict on a claim by a test that passed, which recorded 1 where it shows the claim, -1
+    where it refutes it, and 0 where it does neither as its row puts it.
 
     >>> judge_test(claim, "tests/theory/test_sign.py::test_x")
     """
@@ -366,14 +352,9 @@ def judge_statistic(
     n_seeds_min: int,
     cells: int = 1,
 ) -> StatementVerdict:
-    """The verdict on a statement by one value of its statistic a seed.
-
-    Arguments:
-        values: one value a seed, paired differences included.
-        side: "greater" or "less" than the threshold, or "within" plus and minus the threshold.
-        threshold: the row's.
-        n_seeds_min: the row's; below that many seeds nothing is decided.
-        cells: how many cells the statement speaks of; the interval is that of Bonferroni.
+    """The verdict on a statement by one value of its statistic a seed: whether it is greater or
+    less than the threshold, or within plus and minus the threshold. Below so many seeds nothing is
+    decided; of several cells the interval is that of Bonferroni.
 
     >>> judge_statistic([1.0, 1.2, 1.1], side="greater", threshold=0.0, n_seeds_min=3).word
     'holds'
@@ -408,9 +389,6 @@ def word_of(ours: Interval, side: Side, threshold: float, least: int) -> Stateme
 
 def in_every_cell(words: Iterable[StatementWord]) -> StatementWord:
     """A statement about every cell holds where all cells hold, and fails where one fails.
-
-    Arguments:
-        words: a verdict a cell, "holds", "fails" or "undecided".
 
     >>> in_every_cell(["holds", "undecided"])
     'undecided'

@@ -1,6 +1,6 @@
 """The records about one statement, asked for by what their recipes say."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from torchcaps.models import MODELS
@@ -52,48 +52,41 @@ class Evidence:
         the full protocol, then the one of most seeds. The statistic "a|b" is b where a record has
         no a.
         """
-        found = Values()
-        read: Record | None = None
-        for record in self._of(model, chosen):
-            for name in statistic.split("|"):
-                if values := _values(record, name):
-                    found, read = values, record
-                    break
-        return self._noted(read, found)
+
+        def read(record: Record) -> Values:
+            every = (_values(record, name) for name in statistic.split("|"))
+            return next(filter(None, every), Values())
+
+        return self._last(read, model, chosen) or Values()
 
     def curves(self, statistic: str, model: str, **chosen: Any) -> Curves:
         """What every epoch measured of its own accord, of the system that `values` would take;
         seeds without it are left out.
         """
-        found: dict[int, tuple[float, ...]] = {}
-        read: Record | None = None
-        for record in self._of(model, chosen):
+
+        def read(record: Record) -> Curves:
             curves = {
                 seed.seed: tuple(row[statistic] for row in seed.per_epoch if statistic in row)
                 for seed in record.seeds
             }
-            if curves := {seed: curve for seed, curve in curves.items() if curve}:
-                found, read = curves, record
-        return self._noted(read, found)
+            return {seed: curve for seed, curve in curves.items() if curve}
+
+        return self._last(read, model, chosen) or {}
 
     def failed(self, model: str, **chosen: Any) -> frozenset[int]:
         """Seeds that diverged, of the system that `values` would take."""
-        found: frozenset[int] = frozenset()
-        read: Record | None = None
-        for record in self._of(model, chosen):
-            found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
-            self._counted.add(id(record))
-            read = record
-        if found and read is not None:
-            self._read[id(read)] = read
-        return found
+        records = [*self._of(model, chosen)]
+        self._counted |= set(map(id, records))
+        lost = [
+            seed.seed for record in records[-1:] for seed in record.seeds if seed.failed is not None
+        ]
+        self._read |= {id(record): record for record in records[-1:] if lost}
+        return frozenset(lost)
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
         """The recipe of the system that `values` would take; empty where there is none."""
-        found: Mapping[str, Any] = {}
-        for record in self._of(model, chosen):
-            found = record.recipe
-        return found
+        recipes = [record.recipe for record in self._of(model, chosen)]
+        return recipes[-1] if recipes else {}
 
     def systems(self, statistic: str, model: str, **chosen: Any) -> dict[str, Values]:
         """The values of every system of a network that has these fields and options, whatever its
@@ -104,14 +97,20 @@ class Evidence:
             if any(known.get(n) != value for n, value in {"model": model, **chosen}.items()):
                 continue
             if values := _values(record, statistic):
-                found[trained_in(record) or record.recipe_hash] = self._noted(record, values)
+                self._read[id(record)] = record
+                found[trained_in(record) or record.recipe_hash] = values
         return found
 
-    def _noted(self, record: Record | None, found: Found) -> Found:
-        """What was found, after a note of the record that it is from."""
-        if record is not None:
-            self._read[id(record)] = record
-        return found
+    def _last(
+        self, read: Callable[[Record], Found], model: str, chosen: Mapping[str, Any]
+    ) -> Found | None:
+        """What the last of the records has that has anything, after a note of the record."""
+        found = [(record, value) for record in self._of(model, chosen) if (value := read(record))]
+        if not found:
+            return None
+        record, value = found[-1]
+        self._read[id(record)] = record
+        return value
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:
         asked_for = {"model": model, **USUAL, **MODELS[model].options, **chosen}
