@@ -18,44 +18,7 @@ from architecture.test_public_api import packages
 from registries import as_before
 
 # What stands in examples for something of the reader's own.
-YOURS = {
-    "Anneal",
-    "MyNet",
-    "accuracy_at",
-    "activity",
-    "after",
-    "batches",
-    "before",
-    "children",
-    "claim",
-    "drawn",
-    "dynamics",
-    "first",
-    "images",
-    "inside",
-    "invariance",
-    "job",
-    "keys",
-    "labels",
-    "layers",
-    "lightning",
-    "loss",
-    "model",
-    "moved",
-    "network",
-    "out",
-    "overview",
-    "recipe",
-    "record",
-    "rows",
-    "run",
-    "second",
-    "state",
-    "test",
-    "text",
-    "train",
-    "truth",
-}
+YOURS = set(Path(__file__).with_name("yours.txt").read_text(encoding="utf-8").split())
 YOUR_FILES = ("my-run", "runs")
 ENTRY = re.compile(r"    (\w+(?:, \w+)*): \S")
 

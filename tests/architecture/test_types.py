@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -20,25 +21,7 @@ from torchcaps.train.recipe import RecipeFields
 
 ROOT = Path(__file__).parents[2]
 
-# Each line with what is said of it: the type of what it reveals, or the rule that it breaks.
-LINES = {
-    'reveal_type(tc.create_model("capsnet"))': 'is "CapsuleNetwork"',
-    'reveal_type(tc.create_model("convnet_avg"))': 'is "NamedNetwork"',
-    'reveal_type(tc.create_model("convnet_avg")(x).scores)': 'is "Tensor"',
-    'reveal_type(tc.create_model("capsnet")(x, keep="last").trace)': 'is "tuple[LayerTrace, ...]"',
-    'reveal_type(tc.load("a")(x).classes)': 'is "Capsules | None"',
-    'reveal_type(tc.load("a", model=torch.nn.Linear))': 'is "Linear"',
-    'reveal_type(tc.train.Run(Path("a")).model()(x))': 'is "Output"',
-    "reveal_type(tc.layers.CapsuleHead.after(net, image=i, n_classes=7)(x).trace)": 'is "tuple[L',
-    'reveal_type(tc.train.make_recipe(model="capsnet", freeze=["backbone"]))': 'is "Recipe"',
-    'tc.create_model("capsnet")(x, keep="all")': "reportArgumentType",
-    'tc.create_model("capsnet")(x).traces': "reportAttributeAccessIssue",
-    'tc.create_model("capsnet", n_classes="7")': "reportCallIssue",
-    'tc.train.make_recipe(model="capsnet", data="mnist", epochs="3")': "reportArgumentType",
-    'tc.train.make_recipe(optimiser="adamax")': "reportArgumentType",
-    'tc.train.make_recipe(precision="float8")': "reportArgumentType",
-    "tc.train.make_recipe(epoch=3)": "reportCallIssue",
-}
+LINES = tomllib.loads(Path(__file__).with_name("typed.toml").read_text(encoding="utf-8"))
 BEGIN = """from pathlib import Path
 import torch
 import torchcaps as tc
