@@ -1,4 +1,7 @@
-"""The papers' protocols, as printed: every number here was typed from its paper, or its code."""
+"""The papers' protocols, as protocols.toml has them: printed, or in the papers' code."""
+
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -6,98 +9,19 @@ from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.optimiser import rate_factor
 
 MODEL = {"model": "capsnet"}
-ADAM = {"optimiser": "adam", "momentum": 0.0, "weight_decay": 0.0}
-SGD = {"optimiser": "sgd", "momentum": 0.9, "weight_decay": 5e-4, "learning_rate": 0.1}
-FIXED = {"stop_at": None, "patience": None, "keep": "last"}
-# Nothing is held out where nothing is chosen by it.
-ALL, NINE_TENTHS = {"validation_share": 0.0}, {"validation_share": 0.1}
 
-# [gu2021] §3.1: Adam at 0.001, batches of 128; Table 1 at 99.22 % of expanded MNIST's test images.
-GU = {**ADAM, **ALL, "learning_rate": 1e-3, "schedule": "constant", "batch_size": 128}
-AT_9922 = {"data": "expanded-mnist", "stop_at": 0.9922, "stop_on": "test", "stop_every": 100}
-# [tsai2020] A.2: 350 epochs, batches of 128, ten times slower after 150 and after 250.
-TSAI = {
-    **ALL,
-    **FIXED,
-    "batch_size": 128,
-    "epochs": 350,
-    "schedule": "steps",
-    "milestones": (150, 250),
-    "decay": 0.1,
-}
-# Of its code: the channels of CIFAR-10, for both sets.
-CIFAR = {
-    "augment": "crop4-flip",
-    "standardise": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-}
-# [renzulli2025] App. B.2: Adam at 0.001, 0.99 an epoch, until 200 epochs bring nothing.
-REM = {
-    **ADAM,
-    **NINE_TENTHS,
-    "learning_rate": 1e-3,
-    "batch_size": 128,
-    "epochs": 1000,
-    "schedule": "exponential",
-    "decay": 0.99,
-    "decay_every": None,
-    "patience": 200,
-    "keep": "best",
-}
-OURS = {**ADAM, **NINE_TENTHS, **FIXED, "batch_size": 64, "schedule": "cosine"}
+
+def as_held(value):
+    """As a recipe holds what TOML says."""
+    if isinstance(value, list):
+        return tuple(map(as_held, value))
+    return None if value == "none" else value
+
+
+TOLD = tomllib.loads(Path(__file__).with_name("protocols.toml").read_text(encoding="utf-8"))
 PRINTED = {
-    "em_deep_mnist": {**OURS, "epochs": 2, "loss": "auto", "learning_rate": 1e-3},
-    "em_matrix_mnist": {
-        **OURS,
-        "epochs": 8,
-        "loss": "spread",
-        "spread_steps": 600,
-        "learning_rate": 1e-2,
-    },
-    "gu": {**GU, **FIXED, "data": "expanded-mnist", "epochs": 50},
-    "gu_transfer": {**GU, **AT_9922, "epochs": 50, "patience": None, "keep": "last"},
-    "gu_multi_mnist": {**GU, **FIXED, "data": "multi-mnist-100", "epochs": 1},
-    "hinton_em": {
-        **ADAM,
-        **ALL,
-        **FIXED,
-        "batch_size": 64,
-        "epochs": 300,
-        "loss": "spread",
-        "spread_steps": 500_000,
-        "learning_rate": 3e-3,
-        "schedule": "exponential",
-        "decay": 0.96,
-        "decay_every": 20_000,
-    },
-    # [mitterreiter2023] §4: until 99.2 %.
-    "mitterreiter": {
-        **ADAM,
-        **NINE_TENTHS,
-        "learning_rate": 1e-3,
-        "batch_size": 128,
-        "epochs": 50,
-        "stop_at": 0.992,
-        "stop_on": "validation",
-    },
-    # [peer2022] §5: 50 epochs, batches of 256.
-    "peer": {**ADAM, **ALL, **FIXED, "learning_rate": 1e-4, "batch_size": 256, "epochs": 50},
-    "rem": {**REM, "stop_at": None},
-    # Pruned networks are those of the last epoch; LOBSTER with the λ of public code.
-    "rem_pruned": {
-        **REM,
-        "stop_at": None,
-        "keep": "last",
-        "prune": "lobster",
-        "prune_to": None,
-        "prune_shrink": 1e-4,
-        "prune_tolerance": 0.0,
-    },
-    # The network that stopped, whatever its validation loss was before.
-    "rem_transfer": {**REM, **AT_9922, "keep": "last"},
-    "tsai_cifar": {**TSAI, **SGD, **CIFAR, "loss": "auto"},
-    "tsai_cifar_dynamic": {**TSAI, **ADAM, **CIFAR, "learning_rate": 1e-3, "loss": "auto"},
-    "tsai_cifar_em": {**TSAI, **ADAM, **CIFAR, "learning_rate": 1e-2, "loss": "spread"},
-    "tsai_dmm": {**TSAI, **SGD, "data": "diverse-multi-mnist", "augment": None, "loss": "auto"},
+    name: {field: as_held(value) for field, value in told["printed"].items()}
+    for name, told in TOLD.items()
 }
 
 

@@ -1,7 +1,9 @@
 """Every protocol, once from its data to its evaluation: one epoch of a few stand-in images, by a
 network of its paper, made small where it can be."""
 
+import tomllib
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,27 +13,8 @@ from torchcaps.tasks import evaluate_file
 from torchcaps.train import PROTOCOLS, fit, make_recipe
 from torchcaps.train.images import images_of
 
-SMALL = {"width": 8, "types": 2}
-# A protocol, its network, and the images it is given where it names none.
-RUNS = {
-    "em_deep_mnist": ("peer_deep_em", {"width": 8}, "mnist"),
-    "em_matrix_mnist": ("matrix_capsnet_mnist", {}, "mnist"),
-    "gu": ("gu_capsnet", SMALL, None),
-    "gu_multi_mnist": ("gu_capsnet", SMALL, None),
-    "gu_transfer": ("gu_aff_capsnet", SMALL, None),
-    "hinton_em": ("matrix_capsnet", {}, "smallnorb"),
-    "mitterreiter": ("mitterreiter_5x16", {}, "mnist"),
-    "peer": ("peer_deep_dynamic", {"width": 8}, "mnist"),
-    "rem": ("rem_dr", SMALL, "mnist"),
-    "rem_pruned": ("rem_dr", SMALL, "mnist"),
-    "rem_transfer": ("rem_dr", SMALL, None),
-    "tsai_cifar": ("tsai_inverted_simple_c10", {}, "cifar10"),
-    "tsai_cifar_dynamic": ("tsai_dynamic_simple_c10", SMALL, "cifar10"),
-    "tsai_cifar_em": ("tsai_em_simple_c10", {}, "cifar10"),
-    "tsai_dmm": ("tsai_dmm_vector", {"types": 2, "d_pose": 8}, None),
-}
-# These differ most in what they do: stopping on test images, pruning, standardising.
-QUICK = {"gu_transfer", "rem_pruned", "tsai_cifar_dynamic"}
+TOLD = tomllib.loads(Path(__file__).with_name("protocols.toml").read_text(encoding="utf-8"))
+RUNS = {name: told["run"] for name, told in TOLD.items()}
 
 
 @cache
@@ -60,24 +43,18 @@ STAND_INS = {
 }
 
 
-def test_every_protocol_has_a_run():
-    assert set(RUNS) == set(PROTOCOLS)
-
-
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-        for name in sorted(RUNS)
+        pytest.param(name, marks=() if run.get("is_quick") else pytest.mark.slow)
+        for name, run in RUNS.items()
     ],
 )
 def test_a_protocol_trains_and_is_evaluated(name, monkeypatch, tmp_path):
     for data, source in STAND_INS.items():
         monkeypatch.setitem(SOURCES, data, source)
-    model, options, data = RUNS[name]
-    protocol = PROTOCOLS[name]
-    given = {} if data is None else {"data": data}
-    recipe = make_recipe(protocol=name, model=model, options=options, epochs=1, **given)
+    given = {key: value for key, value in RUNS[name].items() if key != "is_quick"}
+    protocol, recipe = PROTOCOLS[name], make_recipe(protocol=name, epochs=1, **given)
     run = fit(recipe, tmp_path / name)
     result = run.result()
     epochs = protocol.fields["epochs"]

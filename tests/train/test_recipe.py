@@ -1,5 +1,6 @@
 """A recipe: frozen, told apart by its digest, the same through JSON, strict in words."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,88 +10,8 @@ from error_text import text_of
 from torchcaps.train import Recipe, make_recipe, read_recipe
 
 NAMES = {"model": "capsnet", "data": "mnist"}
-CHANGED = {
-    "model": "mitterreiter_5x16",
-    "data": "folder",
-    "test_data": "part-whole",
-    "image_size": (20, 30),
-    "groups": "(p[0-9]+)_",
-    "fold": (2, 5),
-    "crop": (18, 24),
-    "standardise": ((0.5, 0.25, 0.125), (0.1, 0.2, 0.3)),
-    "options": {"routing": "uniform"},
-    "epochs": 4,
-    "batch_size": 127,
-    "augment": "shift2",
-    "loss": "spread",
-    "spread_steps": 1000,
-    "m_plus": 0.95,
-    "m_minus": 0.05,
-    "lambda_": 0.8,
-    "focal_gamma": 1.5,
-    "class_weights": (1.0, 5.0),
-    "sampling": "balanced",
-    "reconstruction_weight": 0.0,
-    "optimiser": "sgd",
-    "learning_rate": 0.0011,
-    "momentum": 0.9,
-    "weight_decay": 0.0001,
-    "schedule": "exponential",
-    "decay": 0.5,
-    "decay_every": 100,
-    "milestones": (2,),
-    "precision": "bfloat16",
-    "channels_last": True,
-    "prune": "lobster",
-    "prune_to": 0.5,
-    "prune_ramp": 2,
-    "prune_scope": "layer",
-    "prune_shrink": 2e-4,
-    "prune_tolerance": 0.01,
-    "prune_batches": 3,
-    "stop_at": 0.99,
-    "stop_on": "test",
-    "stop_every": 10,
-    "patience": 3,
-    "keep": "best",
-    "select_by": "auroc",
-    "validation_loss": "total",
-    "train_images": 20_000,
-    "validation_share": 0.2,
-    "seed": 1,
-    "accumulate": 2,
-    "freeze": ("layers",),
-    "backbone_rate": 0.1,
-    "measure": ("activity",),
-    "measure_every": 2,
-    "begins_with": "0123456789ab",
-    "protocol": "peer",
-}
-# What a field needs beside it to be of use.
-BESIDE = {
-    "groups": {"data": "folder"},
-    "fold": {"data": "folder"},
-    "spread_steps": {"loss": "spread"},
-    "m_plus": {"loss": "margin"},
-    "m_minus": {"loss": "margin"},
-    "lambda_": {"loss": "margin"},
-    "focal_gamma": {"loss": "focal"},
-    "momentum": {"optimiser": "sgd"},
-    "schedule": {"decay": 0.9},
-    "decay": {"schedule": "exponential"},
-    "decay_every": {"schedule": "exponential", "decay": 0.9},
-    "milestones": {"schedule": "steps", "decay": 0.9},
-    "prune_to": {"prune": "snip"},
-    "prune_ramp": {"prune": "magnitude", "prune_to": 0.5},
-    "prune_scope": {"prune": "snip", "prune_to": 0.5},
-    "prune_shrink": {"prune": "lobster"},
-    "prune_tolerance": {"prune": "lobster"},
-    "prune_batches": {"prune": "snip", "prune_to": 0.5},
-    "measure_every": {"measure": ("activity",)},
-    "select_by": {"keep": "best"},
-    "stop_on": {"stop_at": 0.9},
-    "stop_every": {"stop_at": 0.9},
-}
+FIELDS = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
+CHANGED, BESIDE = FIELDS["changed"], FIELDS["beside"]
 # All at once, but for those that belong to another schedule, loss or pruning.
 APART = {"milestones", "m_plus", "m_minus", "lambda_", "focal_gamma", "class_weights", "sampling"}
 APART |= {name for name in CHANGED if name.startswith("prune")} | {"begins_with"}
