@@ -5,8 +5,10 @@ import base64
 import io
 import struct
 import threading
+import tomllib
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -20,6 +22,7 @@ from torchcaps.explore.state import Shown
 
 TOKEN, HOST = "a-token", "127.0.0.1:8123"
 PAGE = {"host": HOST, "origin": f"http://{HOST}"}
+ASKED = tomllib.loads(Path(__file__).with_name("asked.toml").read_text(encoding="utf-8"))["asked"]
 
 
 @pytest.fixture(scope="module")
@@ -61,41 +64,11 @@ def test_the_page_and_its_files_come_with_a_strict_policy(client):
         assert client.get(f"/{TOKEN}/page/{name}").status_code == 200, name
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status", "words"),
-    [
-        ("/", {}, 403, "no valid token"),
-        ("/wrong/", {}, 403, "no valid token"),
-        (f"/{TOKEN}x/api/about", {}, 403, "no valid token"),
-        ("/%C3%A9/", {}, 403, "no valid token"),
-        (f"/{TOKEN}/", {"host": "evil.example:8123"}, 421, "does not go by the name"),
-        (f"/{TOKEN}/", {"host": "127.0.0.1:80"}, 421, "does not go by the name"),
-        (f"/{TOKEN}/", {"host": "10.0.0.1:8123"}, 421, "does not go by the name"),
-        (f"/{TOKEN}/", {"host": ""}, 421, "does not go by the name"),
-        (f"/{TOKEN}/", {"origin": "http://evil.example"}, 403, "another page may not ask"),
-        (f"/{TOKEN}/", {"origin": "null"}, 403, "another page may not ask"),
-        (f"/{TOKEN}/", {"origin": "http://127.0.0.1:9"}, 403, "another page may not ask"),
-        (
-            f"/{TOKEN}/",
-            [("origin", "http://evil.example"), ("origin", f"http://{HOST}")],
-            403,
-            "another page may not ask",
-        ),
-        (f"/{TOKEN}/page/../server.py", {}, 404, "nothing here"),
-        (f"/{TOKEN}/page/%2e%2e%2fserver.py", {}, 404, "nothing here"),
-        (f"/{TOKEN}/page/..%5cserver.py", {}, 404, "no such file"),
-        (f"/{TOKEN}/page/__init__.py", {}, 404, "no such file"),
-        (f"/{TOKEN}/page//etc/passwd", {}, 404, "nothing here"),
-        (f"/{TOKEN}/page/style.css%00.js", {}, 404, "no such file"),
-        (f"/{TOKEN}/docs", {}, 404, "nothing here"),
-        (f"/{TOKEN}/openapi.json", {}, 404, "nothing here"),
-        (f"/{TOKEN}/api/images/9", {}, 400, "there is no collection 9"),
-        (f"/{TOKEN}/api/images/-1000000000000000000000", {}, 200, ""),
-    ],
-)
+@pytest.mark.parametrize(("path", "headers", "status", "words"), ASKED, ids=repr)
 def test_whoever_may_not_ask_is_told_so(client, path, headers, status, words):
     # As raw bytes, or the client would tidy the path up.
-    url = client.base_url.copy_with(raw_path=path.encode())
+    url = client.base_url.copy_with(raw_path=path.replace("TOKEN", TOKEN).encode())
+    headers = [(name, value.replace("HOST", HOST)) for name, value in headers]
     answer = client.get(url, headers=headers)
     assert (answer.status_code, words in answer.text) == (status, True), answer.text
 
