@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call
+from cli.command_line import Call, well
 
 PAGE = (Path(__file__).parents[1] / "docs" / "practice.md").read_text(encoding="utf-8")
 GROUPS = ["--groups", "(p[0-9]+)_"]
@@ -30,8 +30,7 @@ def crops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(crops: Path, call: Call, out: Path, *more: object) -> str:
     line = ["crossval", "--data", "folder", "--root", crops, *GROUPS, "--folds", 3, "--epochs", 1]
     line += ["--option", "decoder=false", "--batch-size", 31]
-    done = call(*line, *more, "--out", out)
-    assert done.code == 0, done.err
+    done = well(call(*line, *more, "--out", out))
     return done.out
 
 
@@ -63,8 +62,7 @@ def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call) -> None
         assert re.search(rf"{test} +[+-]\d+\.\d points", text), test
     assert "the test over the folds knows that trainings vary" in text
 
-    written = call("paper", out, "--no-figures", "--out", tmp_path / "paper")
-    assert written.code == 0, written.err
+    well(call("paper", out, "--no-figures", "--out", tmp_path / "paper"))
     methods = (tmp_path / "paper" / "methods.md").read_text(encoding="utf-8")
     data = methods.split("\n")[0]
     assert data.count("cross-validation") == 1

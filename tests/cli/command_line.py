@@ -44,6 +44,12 @@ def tiny(split: str, root: object) -> ImageSet:
     return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
 
 
+def well(done: Done) -> Done:
+    """A command that ended as it should."""
+    assert done.code == 0, done.err
+    return done
+
+
 def assert_one_sentence(done: Done, words: str) -> None:
     assert done.code == 2
     assert done.out == ""

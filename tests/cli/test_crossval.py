@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from typer.main import get_command
 
-from cli.command_line import Call, assert_one_sentence
+from cli.command_line import Call, assert_one_sentence, well
 from torchcaps.cli.application import app
 from torchcaps.cli.arguments import OF_RECIPE
 
@@ -32,8 +32,7 @@ LINE += ["--select-by", "auroc", "--set", "keep=best", "--set", "validation_shar
 
 
 def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Call) -> None:
-    done = call(*LINE, "--root", root, "--out", tmp_path / "cv")
-    assert done.code == 0, done.err
+    done = well(call(*LINE, "--root", root, "--out", tmp_path / "cv"))
     assert "skin: 32 images, 16 groups, 2 folds; no fold parts a group" in done.out
     assert "efficient_capsnet less efficient_convnet" in done.out
     assert "To beat: always saying 'mole' has an accuracy of 75.0%" in done.out

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from cli.command_line import assert_one_sentence, tiny
+from cli.command_line import assert_one_sentence, tiny, well
 from torchcaps import Capsules, LayerTrace, Output, load, save
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.data import SOURCES, Batch, ImageSet
@@ -16,8 +16,7 @@ from torchcaps.tasks.dictionary import ClassEntries, Dictionary
 
 
 def test_the_groups_are_those_of_brute_force(run_folder, call):
-    done = call("dictionary", run_folder, "--levels", "6", "--json")
-    assert done.code == 0, done.err
+    done = well(call("dictionary", run_folder, "--levels", "6", "--json"))
     found = json.loads(done.out)
     model = load(run_folder / "model.safetensors")
     images = tiny("test", None)
@@ -67,8 +66,7 @@ def test_a_long_name_stands_apart_from_its_count():
 
 def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
     picture = tmp_path / "trees.svg"
-    done = call("dictionary", run_folder, "--each", "--picture", picture)
-    assert done.code == 0, done.err
+    done = well(call("dictionary", run_folder, "--each", "--picture", picture))
     first, second, *rest = done.out.splitlines()
     assert first.startswith("levels    ")
     assert "bit, mean of the classes; " in "".join(rest)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import TRAIN, Call, Done
+from cli.command_line import TRAIN, Call, Done, well
 
 
 def test_dissect_prints_the_path_of_the_page_alone(
@@ -36,6 +36,6 @@ def test_two_runs_of_one_name_keep_their_numbers_apart(
     trained: Path, tmp_path: Path, call: Call
 ) -> None:
     other = tmp_path / "other" / "run"
-    assert call("train", *TRAIN, "--seed", 6, "--out", other).code == 0
+    well(call("train", *TRAIN, "--seed", 6, "--out", other))
     done = call("dissect", trained, other, "--out", tmp_path / "page.html", "--json")
     assert len(json.loads(done.out)) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import torchcaps as tc
-from cli.command_line import TRAIN, Call, assert_one_sentence
+from cli.command_line import TRAIN, Call, assert_one_sentence, well
 from torchcaps.models import own
 from torchcaps.train import Run, own_code
 
@@ -55,8 +55,7 @@ def test_ones_own_routing_on_the_command_line(
     file.write_text(MINE)
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
     assert_one_sentence(call(*line), "routing='half' is unknown")
-    done = call(*line, "--import", file)
-    assert done.code == 0, done.err
+    well(call(*line, "--import", file))
     (seen,) = Run(tmp_path / "run").began()["imported"]
     assert seen["path"] == str(file)
     assert json.loads(call("eval", tmp_path / "run", "--json").out)["images"] == 12
@@ -64,9 +63,8 @@ def test_ones_own_routing_on_the_command_line(
     for command in ("eval", "dissect", "doctor"):
         refused = call(command, tmp_path / "run")
         assert_one_sentence(refused, "add --import mine_half.py to the command")
-    done = call("dissect", tmp_path / "run", "--import", file, "--out", tmp_path / "x.html")
-    assert done.code == 0, done.err
-    assert call(*line, "--import", file).code == 0
+    well(call("dissect", tmp_path / "run", "--import", file, "--out", tmp_path / "x.html"))
+    well(call(*line, "--import", file))
 
 
 def test_a_fault_in_ones_own_file_is_told_by_its_line(tmp_path: Path, call: Call) -> None:
@@ -116,8 +114,7 @@ def test_a_registered_network_is_compared_by_its_file(
     build = "lambda image, n_classes: Net(), image=(1, 24, 24), n_classes=10"
     file.write_text(f'{NET}\ntc.register_model("mine_named", {build})\n')
     line = ["train", "--model", "mine_named", "--data", "tiny", "--epochs", 1, "--seeds", "0-1"]
-    done = call(*line, "--set", "batch_size=20", "--out", out, "--import", file)
-    assert done.code == 0, done.err
+    well(call(*line, "--set", "batch_size=20", "--out", out, "--import", file))
     forget(monkeypatch)
     assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
     first = sorted(each for each in out.iterdir() if each.is_dir())[0]
@@ -125,8 +122,7 @@ def test_a_registered_network_is_compared_by_its_file(
         end = ["--out", tmp_path / "on"] if line[0] == "train" else []
         assert_one_sentence(call(*line, *end), "add --import mine_named.py to the command")
     assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")
-    done = call("compare", out, "--import", file)
-    assert done.code == 0, done.err
+    done = well(call("compare", out, "--import", file))
     assert done.out.splitlines()[1].startswith("mine_named  2 ")
 
 
@@ -154,8 +150,7 @@ def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(
     )
     assert not (tmp_path / "pruned").exists()
     # That needs no module to train.
-    done = call(*line, tmp_path / "masked", "--by", "mask_at_the_end")
-    assert done.code == 0, done.err
+    done = well(call(*line, tmp_path / "masked", "--by", "mask_at_the_end"))
     assert json.loads(done.out)["sparsity"]["share"] == 0.5
     pruned = tc.train.make_recipe(**fields, prune="magnitude", prune_to=0.5, prune_ramp=1)
     made = tc.train.fit(pruned, tmp_path / "made", model=net(), begin_with=run)
@@ -190,8 +185,7 @@ def test_the_network_of_a_script_is_opened_by_its_file(
     assert Run(run).about()["class"] == "__main__.Net"
     line = ["eval", run, "--json"]
     forget(monkeypatch)
-    done = call(*line, "--import", file)
-    assert done.code == 0, done.err
+    done = well(call(*line, "--import", file))
     assert json.loads(done.out)["images"] == 12
     # Of two files with such a class, nobody knows which is meant.
     other = tmp_path / "mine_other.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import TRAIN
+from cli.command_line import TRAIN, well
 from torchcaps.train import Run
 
 SENTENCE = (
@@ -124,7 +124,6 @@ def test_ctrl_c_within_an_epoch_saves_the_step_and_the_same_line_goes_on(call, t
         f"it is.\n"
     )
     assert run.state_file.exists()
-    went_on = call("train", *TRAIN, "--out", run.folder)
-    assert went_on.code == 0
+    went_on = well(call("train", *TRAIN, "--out", run.folder))
     assert "continuing in epoch 1 after 20 of 36 images" in went_on.err
     assert run.model_file.read_bytes() == whole.model_file.read_bytes()

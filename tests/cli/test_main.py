@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from cli.command_line import Call
+from cli.command_line import Call, well
 from torchcaps import __version__
 
 
@@ -38,7 +38,6 @@ def test_an_unknown_command_ends_with_2(call: Call) -> None:
 
 @pytest.mark.parametrize("command", ["eval", "predict", "doctor"])
 def test_help_says_what_is_printed(call, command):
-    done = call(command, "--help")
-    assert done.code == 0
+    done = well(call(command, "--help"))
     assert f"Usage: torchcaps {command}" in done.out
     assert "Prints" in done.out

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from cli.command_line import tiny
+from cli.command_line import tiny, well
 from torchcaps import create_model, load, save
 from torchcaps.prune import MaskAtTheEnd, sparsity
 
@@ -25,15 +25,13 @@ def test_a_decoder_learns_on_a_frozen_pruned_network(pruned, call, tmp_path):
     words += ["--init-from", pruned, "--epochs", 1, "--batch-size", 20, "--out", tmp_path / "run"]
     for part in ("backbone", "primary", "layers"):
         words += ["--freeze", part]
-    done = call(*words)
-    assert done.code == 0, done.err
+    well(call(*words))
     before, after = load(pruned).state_dict(), load(tmp_path / "run").state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.partition(".")[0] for name in set(after) - set(before)} == {"decoder"}
     # The grid of it, against what the decoder draws one by one.
     picture = tmp_path / "grid.svg"
-    done = call("perturb", tmp_path / "run", "--image", 3, "--picture", picture, "--json")
-    assert done.code == 0, done.err
+    done = well(call("perturb", tmp_path / "run", "--image", 3, "--picture", picture, "--json"))
     found = json.loads(done.out)
     assert picture.read_text().startswith("<?xml")
     model = load(tmp_path / "run")

@@ -5,12 +5,11 @@ import json
 import torch
 from PIL import Image
 
-from cli.command_line import assert_one_sentence, tiny
+from cli.command_line import assert_one_sentence, tiny, well
 
 
 def test_predict_prints_a_line_a_picture(run_folder, call, picture):
-    done = call("predict", run_folder, picture, picture)
-    assert done.code == 0
+    done = well(call("predict", run_folder, picture, picture))
     first, second = done.out.splitlines()
     assert first == second
     assert first.startswith(f"{picture}: ")
@@ -35,8 +34,7 @@ def test_predict_says_what_it_did_to_a_picture(run_folder, call, tmp_path):
     file = tmp_path / "wide.png"
     Image.new("RGB", (48, 24), "red").save(file)
     assert_one_sentence(call("predict", run_folder, file), "or let --resize stretch it.")
-    done = call("predict", run_folder, file, "--resize", "--json")
-    assert done.code == 0
+    done = well(call("predict", run_folder, file, "--resize", "--json"))
     sentence = f"{file}: stretched from 24 × 48 to 24 × 24 pixels, which changes its proportions"
     assert done.err == f"{sentence}, colours made grey.\n"
     assert json.loads(done.out)["notes"] == [done.err.rstrip("\n")]

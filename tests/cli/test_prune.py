@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.command_line import assert_one_sentence
+from cli.command_line import assert_one_sentence, well
 from torchcaps import load, save
 from torchcaps.errors import Emptied, Interrupted, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
@@ -48,8 +48,7 @@ def test_prune_makes_a_run_of_its_own(trained, call, tmp_path):
     before = contents(trained)
     out = tmp_path / "pruned"
     words = ["prune", trained, "--to", "0.5", "--epochs", "2", "--set", "prune_ramp=1"]
-    done = call(*words, "--out", out)
-    assert done.code == 0, done.err
+    done = well(call(*words, "--out", out))
     said = json.loads(done.out)
     assert said["run"] == str(out)
     assert said["sparsity"]["share"] == pytest.approx(0.5, abs=1e-4)
@@ -69,8 +68,7 @@ def test_prune_makes_a_run_of_its_own(trained, call, tmp_path):
 def test_a_pruning_that_was_stopped_goes_on(trained, call, tmp_path):
     words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune_ramp=1"]
     words += ["--out", tmp_path / "run", "--time-budget", "1s"]
-    whole = call(*words[:-3], tmp_path / "whole")
-    assert whole.code == 0, whole.err
+    well(call(*words[:-3], tmp_path / "whole"))
     for _ in range(20):
         if call(*words).code == 0:
             break
@@ -87,8 +85,7 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
         fields["freeze"] = frozen
         trained = fit(make_recipe(**fields), tmp_path / "frozen").folder
     words = ["prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a"]
-    done = call(*words, "--set", f"prune_scope={scope}")
-    assert done.code == 0, done.err
+    well(call(*words, "--set", f"prune_scope={scope}"))
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": scope}
     again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
     masked = Run(tmp_path / "a")
@@ -103,7 +100,7 @@ def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
     """Asked for more epochs it did, from first weights, and lost its result."""
     out = tmp_path / "masked"
     words = ("prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out)
-    assert call(*words).code == 0
+    well(call(*words))
     before = contents(out)
     recipe = Run(out).recipe
     longer = recipe.model_copy(update={"epochs": recipe.epochs + 1})
@@ -121,7 +118,7 @@ def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, call, tm
     """It was written over by what the run had become."""
     out, longer = tmp_path / "masked", Run(shutil.copytree(trained, tmp_path / "longer"))
     words = ("--to", "0.5", "--by", "mask_at_the_end", "--out", out)
-    assert call("prune", trained, *words).code == 0
+    well(call("prune", trained, *words))
     before = contents(out)
     recipe = longer.recipe.model_copy(update={"epochs": longer.recipe.epochs + 2})
     longer.write(longer.recipe_file, recipe.model_dump_json())
@@ -143,8 +140,7 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
     fields = {"model": "mitterreiter_5x16", "data": "tiny", "epochs": 1, "batch_size": 20}
     run = fit(make_recipe(protocol=protocol, **fields, **{name: value}), tmp_path / "run")
     words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
-    done = call("prune", run.folder, *words)
-    assert done.code == 0, done.err
+    well(call("prune", run.folder, *words))
     masked = Run(tmp_path / "masked")
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "lamp"}
     assert masked.recipe == run.recipe.model_copy(update=way)
@@ -158,8 +154,7 @@ def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, t
     """No recipe says both, so what had been made of a run that was not pruned was given back as
     that of one that was."""
     words = ("--by", "mask_at_the_end", "--to", "0.5", "--out")
-    masked = call("prune", trained, *words, tmp_path / "masked")
-    assert masked.code == 0, masked.err
+    well(call("prune", trained, *words, tmp_path / "masked"))
     run = Run(shutil.copytree(trained, tmp_path / "pruned"))
     way = {"prune": "snip", "prune_to": 0.2}
     run.write(run.recipe_file, run.recipe.model_copy(update=way).model_dump_json())
@@ -195,8 +190,7 @@ def test_a_pruning_that_is_not_finished_is_not_told_to_train(trained, call, tmp_
         )
     assert not (tmp_path / "new").exists()
     assert "command" in Run(half).began()
-    done = call("eval", half)
-    assert done.code == 0, done.err
+    done = well(call("eval", half))
     assert "the run is not finished; the command that began it continues it" in done.out
 
 
@@ -215,7 +209,7 @@ def test_what_somebody_put_beside_a_run_outlives_it(trained, call, tmp_path, mon
 def test_a_finished_run_outlives_more_epochs_that_empty_it(trained, call, tmp_path, monkeypatch):
     out = tmp_path / "new"
     words = ["prune", trained, "--to", "0.5", "--set", "prune_ramp=1", "--out", out]
-    assert call(*words, "--epochs", "1").code == 0
+    well(call(*words, "--epochs", "1"))
     before = {name: each for name, each in contents(out).items() if name != "state.ckpt"}
 
     def emptied(recipe, folder, **options):
@@ -240,7 +234,7 @@ def test_a_masked_run_is_written_by_one_process_alone(trained, call, tmp_path, m
     with alone(out):
         assert_one_sentence(call(*words), f"another process is training in {out}; wait for it")
     assert not [*out.iterdir()]
-    assert call(*words).code == 0
+    well(call(*words))
 
 
 @pytest.mark.parametrize(
@@ -290,22 +284,20 @@ def test_single_weights_are_compared_by_lamp_unless_a_scope_is_named(
         return Run(trained)
 
     monkeypatch.setattr(MODULE, "fit", fit)
-    done = call("prune", trained, "--to", "0.1", *words, "--out", tmp_path / "new")
-    assert done.code == 0, done.err
+    well(call("prune", trained, "--to", "0.1", *words, "--out", tmp_path / "new"))
     (recipe,) = made or [Run(tmp_path / "new").recipe]
     assert recipe.prune_scope == scope
 
 
 def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):
     words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune=random_masks"]
-    assert call(*words, "--out", tmp_path / "run").code == 0
+    well(call(*words, "--out", tmp_path / "run"))
     assert Run(tmp_path / "run").recipe.prune == "random_masks"
 
 
 def test_a_run_is_pruned_on_the_images_that_it_remembers(of_pictures, pictures, call, tmp_path):
     words = ["--to", "0.5", "--epochs", "1", "--set", "prune_ramp=1", "--out", tmp_path / "pruned"]
-    done = call("prune", of_pictures, *words)
-    assert done.code == 0, done.err
+    well(call("prune", of_pictures, *words))
     assert Run(tmp_path / "pruned").root == pictures
 
 
@@ -314,8 +306,7 @@ def test_a_masked_run_remembers_its_images_and_its_trunk(of_pictures, pictures, 
     # As if it had one: the digest of the file that its weights came from.
     run.write(run.environment_file, json.dumps({**run.about(), "trunk": "0123456789ab"}))
     words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
-    done = call("prune", of_pictures, *words)
-    assert done.code == 0, done.err
+    well(call("prune", of_pictures, *words))
     masked = Run(tmp_path / "masked")
     assert masked.root == run.root == pictures
     assert masked.about()["trunk"] == "0123456789ab"
@@ -323,8 +314,7 @@ def test_a_masked_run_remembers_its_images_and_its_trunk(of_pictures, pictures, 
     assert found["accuracy"] == masked.result()["test_accuracy"]
     # Where they were moved, the folder that is named is remembered.
     moved = pictures.rename(tmp_path / "moved")
-    done = call("prune", of_pictures, *words[:-1], tmp_path / "again", "--root", moved)
-    assert done.code == 0, done.err
+    well(call("prune", of_pictures, *words[:-1], tmp_path / "again", "--root", moved))
     assert Run(tmp_path / "again").root == moved
     assert_one_sentence(
         call("prune", of_pictures, *words[:-1], tmp_path / "once_more"),
@@ -338,8 +328,7 @@ def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictur
     for number in range(5, 10):
         (pictures / "test" / "cat" / f"{number}.png").unlink()
     words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
-    done = call("prune", of_pictures, *words)
-    assert done.code == 0, done.err
+    well(call("prune", of_pictures, *words))
     masked = Run(tmp_path / "masked")
     assert masked.result()["test_images"] == 15
     assert masked.image_digests()["train"] == before.image_digests()["train"]
@@ -358,14 +347,14 @@ def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictur
 def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
     half, more = tmp_path / "half", tmp_path / "more"
     words = ["--by", "mask_at_the_end", "--out"]
-    assert call("prune", trained, "--to", "0.5", *words, half).code == 0
+    well(call("prune", trained, "--to", "0.5", *words, half))
     weights = load(Run(half).model_file).state_dict()
     back = ["--to", "0.3", "--epochs", "2", "--set", "prune_ramp=1", "--out", tmp_path / "less"]
     sentence = "was pruned before: 50.0% of its weights are zero and stay so"
     assert_one_sentence(call("prune", half, *back), sentence)
     assert not (tmp_path / "less").exists()
     steps = ["--to", "0.6", "--epochs", "3", "--set", "prune_ramp=3"]
-    assert call("prune", half, *steps, "--out", more).code == 0
+    well(call("prune", half, *steps, "--out", more))
     # The first target of the ramp, 42 %, is below what is there.
     shares = [row["sparsity"] for row in Run(more).metrics()]
     assert shares == pytest.approx([0.5, 0.578, 0.6], abs=1e-3)
@@ -384,13 +373,11 @@ def test_a_run_is_pruned_on_at_the_sparsity_that_it_has(trained, call, tmp_path,
     """Weights are whole, so a run may have a few more zeros than the share that was asked for."""
     words = ["--set", f"prune_scope={scope}", "--out"]
     at_the_end = ["--by", "mask_at_the_end", "--to", to]
-    masked = call("prune", trained, *at_the_end, *words, tmp_path / "masked")
-    assert masked.code == 0, masked.err
+    masked = well(call("prune", trained, *at_the_end, *words, tmp_path / "masked"))
     before = json.loads(masked.out)["sparsity"]
     assert before["share"] > to
     on = ["prune", tmp_path / "masked", "--epochs", "1", "--set", "prune_ramp=1", *words]
-    done = call(*on, tmp_path / "on", "--to", to)
-    assert done.code == 0, done.err
+    done = well(call(*on, tmp_path / "on", "--to", to))
     assert json.loads(done.out)["sparsity"] == before
     assert_one_sentence(
         call(*on, tmp_path / "less", "--to", less),
@@ -412,8 +399,7 @@ def test_zeros_of_frozen_parts_are_not_counted(trained, call, tmp_path, by):
     words = ["prune", run.folder, "--by", by, "--to", 0.3, "--set", "prune_scope=layer"]
     if by == "magnitude":
         words += ["--epochs", 1, "--set", "prune_ramp=1"]
-    done = call(*words, "--out", tmp_path / "new")
-    assert done.code == 0, done.err
+    done = well(call(*words, "--out", tmp_path / "new"))
     found = json.loads(done.out)["sparsity"]
     assert found["weights"] == sparsity(network).weights - of_backbone.masks.size
     assert found["share"] == pytest.approx(0.3, abs=1e-4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.command_line import Call
+from cli.command_line import Call, well
 from torchcaps.analysis.choose_levels import GRIDS, TOLERANCE
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Run
@@ -26,8 +26,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(call: Call, *words: object) -> dict:
-    done = call(*words)
-    assert done.code == 0, done.err
+    done = well(call(*words))
     return json.loads(done.out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cli.command_line import TRAIN, Call, assert_one_sentence, tiny
+from cli.command_line import TRAIN, Call, assert_one_sentence, tiny, well
 from torchcaps import load
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
@@ -18,8 +18,7 @@ from torchcaps.train.callbacks import SaveState
 def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
     recipe = Run(trained).recipe
     assert (recipe.seed, recipe.epochs, recipe.batch_size, recipe.data) == (5, 1, 20, "tiny")
-    done = call("train", *TRAIN, "--out", trained.parent / "again")
-    assert done.code == 0
+    done = well(call("train", *TRAIN, "--out", trained.parent / "again"))
     printed = json.loads(done.out)
     assert printed.pop("run") == str(trained.parent / "again")
     assert printed["training_images"] == 36
@@ -89,8 +88,7 @@ def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
     assert (done.code, done.out) == (130, "")
     assert "the time budget is used up; the same command continues" in done.err
     assert 3600 < given[0] <= 3723
-    done = call(*words)
-    assert done.code == 0
+    done = well(call(*words))
     assert "continuing in epoch 1 after 20 of 36 images" in done.err
     one, two = tmp_path / "run" / "model.safetensors", trained / "model.safetensors"
     assert one.read_bytes() == two.read_bytes()
@@ -98,9 +96,8 @@ def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
 
 def test_more_epochs_go_on_with_a_run_that_is_done(tmp_path: Path, call: Call) -> None:
     words = ["train", *TRAIN, "--out", tmp_path / "run"]
-    assert call(*words).code == 0
-    done = call(*words, "--epochs", 2)
-    assert done.code == 0
+    well(call(*words))
+    done = well(call(*words, "--epochs", 2))
     assert "continuing after epoch 1" in done.err
     assert [row["epoch"] for row in Run(tmp_path / "run").metrics()] == [1, 2]
 
@@ -121,7 +118,7 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     words = ["train", *TRAIN, "--epochs", 2, "--tensorboard", "--out", tmp_path / "run"]
-    assert call(*words).code == 0
+    well(call(*words))
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     logged = [(event.step, event.value) for event in events.Scalars("loss")]
     rows = Run(tmp_path / "run").metrics()
@@ -140,8 +137,7 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
 def test_one_number_is_one_seed_and_said_to_be(
     seeds: str, note: str, tmp_path: Path, call: Call
 ) -> None:
-    done = call("train", *TRAIN[:-2], "--seeds", seeds, "--out", tmp_path / "runs")
-    assert done.code == 0
+    done = well(call("train", *TRAIN[:-2], "--seeds", seeds, "--out", tmp_path / "runs"))
     assert done.err.startswith(note or "mitterreiter_5x16")
     assert ("one seed" in done.err) == bool(note)
 
@@ -149,7 +145,7 @@ def test_one_number_is_one_seed_and_said_to_be(
 def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> None:
     line = ["train", *TRAIN[:-2], "--seeds", "0,3"]
     for out, more in (("alone", ()), ("once", ["--together"])):
-        assert call(*line, *more, "--out", tmp_path / out).code == 0
+        well(call(*line, *more, "--out", tmp_path / out))
     (alone, once) = (
         [run.read_bytes() for run in sorted((tmp_path / out).glob("*/model.safetensors"))]
         for out in ("alone", "once")
@@ -181,8 +177,7 @@ def test_fine_tuning_repeats_neither_network_nor_options(
         "--freeze",
         "backbone",
     ]
-    done = call(*line, "--out", tmp_path / "run")
-    assert done.code == 0, done.err
+    well(call(*line, "--out", tmp_path / "run"))
     found = Run(tmp_path / "run").recipe
     assert (found.model, found.freeze) == ("mitterreiter_5x16", ("backbone",))
     assert found.begins_with is not None
@@ -194,12 +189,11 @@ def test_fine_tuning_standardises_by_the_numbers_of_the_network(tmp_path: Path, 
     for option in ("kernel=7", "width=8", "types=2"):
         words += ["--option", option]
     first, drawn = tmp_path / "first", tmp_path / "drawn"
-    assert call("train", *words, *line, first).code == 0
+    well(call("train", *words, *line, first))
     words = ["--init-from", first, "--option", "decoder=true"]
     for part in ("backbone", "primary", "layers"):
         words += ["--freeze", part]
-    done = call("train", *words, *line, drawn)
-    assert done.code == 0, done.err
+    well(call("train", *words, *line, drawn))
     # All parts that score are frozen, so a decoder on them changes no score.
     pixels = tiny("test", None).batch(slice(None)).pixels
     with torch.no_grad():
@@ -209,6 +203,5 @@ def test_fine_tuning_standardises_by_the_numbers_of_the_network(tmp_path: Path, 
     assert Run(drawn).recipe.standardise == tuple(map(tuple, numbers))
     assert 0 < numbers[0][0] < 1
     # What is said beside it wins: measured on these images, which are the same.
-    done = call("train", *words, "--set", "standardise=set", *line, tmp_path / "set")
-    assert done.code == 0, done.err
+    well(call("train", *words, "--set", "standardise=set", *line, tmp_path / "set"))
     assert Run(tmp_path / "set").recipe.standardise == "set"
