@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 from PIL import Image
 
+from cli.command_line import tiny
 from loopback import plain, serving, whole
-from torchcaps.data import PUBLISHED, SOURCES, PartWholeSpec, part_whole
+from torchcaps.data import PUBLISHED, SOURCES
 from torchcaps.data.registry import PublishedSet, RemoteFile
 
 CONTENT = bytes(range(256)) * 8
@@ -62,12 +63,9 @@ def test_list_speaks_json(call):
     assert rows["svhn"]["files"][0]["mirrors"] == [f"https{address}", f"http{address}"]
 
 
-def test_get_prints_the_paths_alone(call, server, tmp_path):
+def test_get_prints_the_paths_alone_or_json(call, server, tmp_path):
     assert call("get", "tiny", "--root", tmp_path) == (0, f"{tmp_path}/tiny/a.bin\n", "")
     assert (tmp_path / "tiny/a.bin").read_bytes() == CONTENT
-
-
-def test_get_speaks_json(call, server, tmp_path):
     code, out, err = call("get", "tiny", "--root", tmp_path, "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == {"name": "tiny", "files": [f"{tmp_path}/tiny/a.bin"]}
@@ -104,12 +102,7 @@ def test_an_interruption_ends_with_130_and_the_same_line_goes_on(
     assert call("get", "tiny", "--root", tmp_path)[0] == 0
 
 
-def tiny(split, root):
-    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-
-def test_check_tells_in_sentences(call, monkeypatch):
-    monkeypatch.setitem(SOURCES, "tiny", tiny)
+def test_check_tells_in_sentences(call):
     code, out, err = call("check", "tiny")
     assert (code, err) == (0, "")
     lines = out.splitlines()

@@ -16,7 +16,7 @@ import pytest
 
 from cli.command_line import TRAIN, tiny
 from error_text import cases_of, settled
-from laid_runs import lay_run, small_network
+from laid_runs import few_numbers, lay_run, small_network
 from torchcaps import save
 from torchcaps.cli import main
 from torchcaps.data import SOURCES
@@ -64,7 +64,7 @@ def said(line):
     words = [*shlex.split(line.replace("TRAIN", "train " + shlex.join(TRAIN)))]
     out, err = io.StringIO(), io.StringIO()
     with (
-        patch.dict(SOURCES, tiny=tiny),
+        patch.dict(SOURCES, tiny=tiny, sign=few_numbers),
         contextlib.chdir(laid()),
         patch("sys.argv", ["torchcaps", *words]),
         contextlib.redirect_stdout(out),

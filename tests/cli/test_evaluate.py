@@ -23,13 +23,6 @@ def test_eval_writes_a_line_for_every_image(run_folder, call, tmp_path):
     assert sum(row["right"] for row in rows) == found["right"]
 
 
-def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
-    file = run_folder / "model.safetensors"
-    named = json.loads(call("eval", file, "--data", "tiny", "--json").out)
-    own = json.loads(call("eval", run_folder, "--json").out)
-    assert named == own
-
-
 def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):
     monkeypatch.chdir(run_folder)
     done = call("eval")

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,18 +52,6 @@ def test_no_state_is_blamed_where_memory_runs_out(trained: Path, call: Call, tmp
     done = call("train", *TRAIN, "--epochs", "2", "--out", run)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith("torchcaps: memory ran out (")
-
-
-def test_a_missing_extra_is_named(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("torchcaps.train")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    done = call("train", *TRAIN, "--out", tmp_path / "run")
-    assert_one_sentence(
-        done, "torchcaps.train needs lightning, which comes with the extra [train]:"
-    )
 
 
 LONG = [

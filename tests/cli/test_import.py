@@ -93,20 +93,6 @@ class Net(torch.nn.Module):
 """
 
 
-def test_a_network_without_a_name_is_opened_by_its_file(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "mine_net.py"
-    file.write_text(NET)
-    own_code.import_file(file)
-    recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
-    run = tc.train.fit(recipe, tmp_path / "run", model=sys.modules["mine_net"].Net())
-    forget(monkeypatch)
-    line = ["eval", run.folder, "--json"]
-    assert_one_sentence(call(*line), "add --import mine_net.py to the command")
-    assert json.loads(call(*line, "--import", file).out)["images"] == 12
-
-
 def test_a_registered_network_is_compared_by_its_file(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +185,7 @@ def test_the_network_of_a_script_is_opened_by_its_file(
     assert_one_sentence(refused, "the imported files have only mine_other.Other")
 
 
-def test_a_file_that_was_renamed_is_known_by_its_content(
+def test_a_network_without_a_name_is_opened_by_its_file_and_a_renamed_one_by_its_content(
     tmp_path: Path,
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
@@ -211,13 +197,17 @@ def test_a_file_that_was_renamed_is_known_by_its_content(
     recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
     tc.train.fit(recipe, run, model=sys.modules["mine_script"].Net())
     forget(monkeypatch)
+    line = ["eval", run, "--json"]
+    assert_one_sentence(call(*line), "add --import mine_script.py to the command")
+    assert json.loads(call(*line, "--import", file).out)["images"] == 12
+    forget(monkeypatch)
     renamed = file.rename(tmp_path / "mine_other.py")
-    done = call("eval", run, "--json", "--import", renamed)
+    done = call(*line, "--import", renamed)
     assert json.loads(done.out)["images"] == 12
     assert "of the class mine_script.Net; mine_other.Net is taken for it" in caplog.text
     renamed.write_text(f"{NET}\n# changed")
     forget(monkeypatch)
-    refused = call("eval", run, "--json", "--import", renamed)
+    refused = call(*line, "--import", renamed)
     assert_one_sentence(
         refused, "if mine_other.py is that file, changed since, name it mine_script.py again"
     )

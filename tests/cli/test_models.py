@@ -122,32 +122,11 @@ def test_trained_networks_show_their_cards(call: Call) -> None:
     assert {each["model"] for each in of_model.values()} == {"mitterreiter_5x16"}
 
 
-def test_no_trained_network_of_a_name_is_a_sentence(call: Call) -> None:
-    done = call("models", "deepcap", "--pretrained")
-    assert done.code == 2
-    assert done.err.startswith("torchcaps: no trained network 'deepcap' comes with torchcaps; ")
-    done = call("models", "--pretrained", "--compare")
-    assert done.err == (
-        "torchcaps: --compare prints the sizes of all networks, but came with --pretrained; leave "
-        "out one of the two.\n"
-    )
-
-
 @pytest.mark.slow
 def test_a_trained_network_is_evaluated_to_the_digits_of_its_card(call: Call) -> None:
     done = call("eval", "zoo:mitterreiter_5x16.part-whole-uniform", "--json")
     card = call("models", "mitterreiter_5x16.part-whole-uniform", "--pretrained", "--json")
     assert json.loads(done.out)["right"] == next(iter(json.loads(card.out).values()))["right"]
-
-
-def test_a_trained_network_knows_its_data_and_says_how_to_get_it(call: Call) -> None:
-    names = tc.list_models(pretrained=True)
-    for name in (each for each in names if ".mnist" in each):
-        done = call("eval", f"zoo:{name}")
-        assert done.code == 2
-        assert done.err.endswith(
-            "--root FOLDER, into which torchcaps data get mnist --root FOLDER fetches them.\n"
-        )
 
 
 def test_one_may_begin_with_a_trained_network_whose_name_is_said(call: Call, tmp_path) -> None:

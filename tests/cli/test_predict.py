@@ -38,11 +38,3 @@ def test_predict_says_what_it_did_to_a_picture(run_folder, call, tmp_path):
     sentence = f"{file}: stretched from 24 × 48 to 24 × 24 pixels, which changes its proportions"
     assert done.err == f"{sentence}, colours made grey.\n"
     assert json.loads(done.out)["notes"] == [done.err.rstrip("\n")]
-
-
-def test_a_picture_that_cannot_be_read_ends_in_one_sentence(run_folder, call, picture, tmp_path):
-    picture.write_bytes(picture.read_bytes()[:60])
-    drawn = tmp_path / "drawn.png"
-    done = call("predict", run_folder, picture, "--picture", drawn)
-    assert_one_sentence(done, "could not be read as a picture (")
-    assert not drawn.exists()

@@ -18,6 +18,7 @@ from torchcaps.train.folder.alone import alone
 
 # The package hides its module behind the function.
 MODULE = importlib.import_module("torchcaps.tasks.prune_run")
+MASK = ["--by", "mask_at_the_end", "--to", "0.5"]
 
 
 def contents(folder):
@@ -84,7 +85,7 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
     if frozen:
         fields["freeze"] = frozen
         trained = fit(make_recipe(**fields), tmp_path / "frozen").folder
-    words = ["prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a"]
+    words = ["prune", trained, *MASK, "--out", tmp_path / "a"]
     well(call(*words, "--set", f"prune_scope={scope}"))
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": scope}
     again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
@@ -99,7 +100,7 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
 def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
     """Asked for more epochs it did, from first weights, and lost its result."""
     out = tmp_path / "masked"
-    words = ("prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out)
+    words = ("prune", trained, *MASK, "--out", out)
     well(call(*words))
     before = contents(out)
     recipe = Run(out).recipe
@@ -117,7 +118,7 @@ def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
 def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, call, tmp_path):
     """It was written over by what the run had become."""
     out, longer = tmp_path / "masked", Run(shutil.copytree(trained, tmp_path / "longer"))
-    words = ("--to", "0.5", "--by", "mask_at_the_end", "--out", out)
+    words = (*MASK, "--out", out)
     well(call("prune", trained, *words))
     before = contents(out)
     recipe = longer.recipe.model_copy(update={"epochs": longer.recipe.epochs + 2})
@@ -139,7 +140,7 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
     # Each of these is the field's default, and not what the protocol has.
     fields = {"model": "mitterreiter_5x16", "data": "tiny", "epochs": 1, "batch_size": 20}
     run = fit(make_recipe(protocol=protocol, **fields, **{name: value}), tmp_path / "run")
-    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    words = [*MASK, "--out", tmp_path / "masked"]
     well(call("prune", run.folder, *words))
     masked = Run(tmp_path / "masked")
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "lamp"}
@@ -153,7 +154,7 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
 def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, tmp_path):
     """No recipe says both, so what had been made of a run that was not pruned was given back as
     that of one that was."""
-    words = ("--by", "mask_at_the_end", "--to", "0.5", "--out")
+    words = (*MASK, "--out")
     well(call("prune", trained, *words, tmp_path / "masked"))
     run = Run(shutil.copytree(trained, tmp_path / "pruned"))
     way = {"prune": "snip", "prune_to": 0.2}
@@ -170,7 +171,7 @@ def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, t
 def test_masking_a_run_with_damaged_metrics_leaves_nothing_behind(trained, call, tmp_path):
     run = Run(shutil.copytree(trained, tmp_path / "run"))
     run.write(run.metrics_file, "no row\n")
-    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    words = [*MASK, "--out", tmp_path / "masked"]
     assert_one_sentence(call("prune", run.folder, *words), f"{run.metrics_file} ")
     assert not (tmp_path / "masked").exists()
 
@@ -230,7 +231,7 @@ def test_a_masked_run_is_written_by_one_process_alone(trained, call, tmp_path, m
     monkeypatch.setattr("torchcaps.train.folder.alone.LOCK_SECONDS", 0.1)
     out = tmp_path / "masked"
     out.mkdir()
-    words = ["prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out]
+    words = ["prune", trained, *MASK, "--out", out]
     with alone(out):
         assert_one_sentence(call(*words), f"another process is training in {out}; wait for it")
     assert not [*out.iterdir()]
@@ -289,12 +290,6 @@ def test_single_weights_are_compared_by_lamp_unless_a_scope_is_named(
     assert recipe.prune_scope == scope
 
 
-def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):
-    words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune=random_masks"]
-    well(call(*words, "--out", tmp_path / "run"))
-    assert Run(tmp_path / "run").recipe.prune == "random_masks"
-
-
 def test_a_run_is_pruned_on_the_images_that_it_remembers(of_pictures, pictures, call, tmp_path):
     words = ["--to", "0.5", "--epochs", "1", "--set", "prune_ramp=1", "--out", tmp_path / "pruned"]
     well(call("prune", of_pictures, *words))
@@ -305,7 +300,7 @@ def test_a_masked_run_remembers_its_images_and_its_trunk(of_pictures, pictures, 
     run = Run(of_pictures)
     # As if it had one: the digest of the file that its weights came from.
     run.write(run.environment_file, json.dumps({**run.about(), "trunk": "0123456789ab"}))
-    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    words = [*MASK, "--out", tmp_path / "masked"]
     well(call("prune", of_pictures, *words))
     masked = Run(tmp_path / "masked")
     assert masked.root == run.root == pictures
@@ -327,7 +322,7 @@ def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictur
     assert before.result()["test_images"] == 20
     for number in range(5, 10):
         (pictures / "test" / "cat" / f"{number}.png").unlink()
-    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    words = [*MASK, "--out", tmp_path / "masked"]
     well(call("prune", of_pictures, *words))
     masked = Run(tmp_path / "masked")
     assert masked.result()["test_images"] == 15

@@ -12,6 +12,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.own import CLASSES
 from torchcaps.study import pool, write_record
 from torchcaps.study.ledger import Ledger
+from torchcaps.study.own import read_study
 from torchcaps.study.work import Terms, work
 from torchcaps.train import own_code
 
@@ -87,15 +88,23 @@ def test_the_status_of_a_table(call, tmp_path):
     assert out.startswith("0 of 8 cells done, 0 running, 8 left: about ")
 
 
-def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
-    """The pool is not started: its one cell is done in this process."""
+@pytest.fixture
+def given(monkeypatch):
+    """Lists the settings of every study, which is run in this process: no pool is started."""
+    given = []
 
     def in_process(study, settings, *, watch):
+        given.append(settings)
         work(study.cells(), Ledger(settings.folder), Terms(settings.root))
         watch({cell.name: "done" for cell in study.cells()})
         return []
 
     monkeypatch.setattr(pool, "run_study", in_process)
+    return given
+
+
+@pytest.mark.usefixtures("given")
+def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
@@ -135,20 +144,6 @@ def file(tmp_path, monkeypatch):
     sys.modules.pop("mine_of_study", None)
     MODELS.pop("mine_of_study", None)
     CLASSES.clear()
-
-
-@pytest.fixture
-def given(monkeypatch):
-    """Lists the settings of every study, which is run in this process."""
-    given = []
-
-    def in_process(study, settings, *, watch):
-        given.append(settings)
-        work(study.cells(), Ledger(settings.folder), Terms(settings.root))
-        return []
-
-    monkeypatch.setattr(pool, "run_study", in_process)
-    return given
 
 
 def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, given, monkeypatch):
@@ -214,23 +209,17 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
     assert call("run", "my.toml") == (0, "", "")
 
 
+@pytest.mark.usefixtures("given")
 @pytest.mark.parametrize("n_failed", [1, 2])
 def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monkeypatch, n_failed):
     """They are in no mean; where all of them failed nothing at all was printed."""
-
-    def in_process(study, settings, *, watch):
-        ledger, cells = Ledger(settings.folder), study.cells()
-        for cell in cells[-n_failed:]:
-            ledger.fail(cell, "the loss became nan in epoch 1.", is_result=True)
-        work(cells, ledger, Terms(settings.root))
-        return []
-
-    monkeypatch.setattr(pool, "run_study", in_process)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(
         'name = "a/b"\nmodel = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
         "[vary]\nseed = [0, 1]\n"
     )
+    for cell in read_study("my.toml").cells()[-n_failed:]:
+        Ledger(Path("runs")).fail(cell, "the loss became nan in epoch 1.", is_result=True)
     code, out, err = call("run", "my.toml", "--json")
     assert code == 0
     found = json.loads(out)
@@ -262,16 +251,3 @@ def test_pages_and_the_report_are_written(call, tmp_path, readme):
     assert readme.read_text().endswith("<!-- end of claims -->\nthe rest\n")
     code, out, err = call("report", *there, "--out", tmp_path / "claims.html")
     assert (code, out, err) == (0, f"{tmp_path / 'claims.html'}\n", "")
-
-
-def test_pages_are_not_written_without_records(call, tmp_path, readme):
-    before = readme.read_bytes()
-    where = ("--evidence", tmp_path / "evidnece", "--out", tmp_path / "docs")
-    code, out, err = call("tables", *where, "--readme", readme)
-    assert (code, out) == (2, "")
-    assert err == (
-        f"torchcaps: there is no record in {tmp_path / 'evidnece'}, so every page would lose its "
-        "verdicts; name the folder of the records: --evidence FOLDER on the command line.\n"
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
-    assert readme.read_bytes() == before

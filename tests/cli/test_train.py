@@ -29,13 +29,6 @@ def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call
     assert rest == told_of(printed)
 
 
-def test_what_tells_the_best_epoch_is_an_option(tmp_path: Path, call: Call) -> None:
-    line = ("train", *TRAIN, "--out", tmp_path / "run", "--select-by", "accuracy")
-    done = call(*line, "--set", "keep=best")
-    assert json.loads(done.out)["best_epoch"] == 1
-    assert "weights of epoch 1 of 1, the highest validation accuracy" in done.err
-
-
 def told_of(result: dict[str, Any]) -> list[str]:
     """After so few steps a network may say one thing of every image."""
     said = result["constant"]
@@ -94,14 +87,6 @@ def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_more_epochs_go_on_with_a_run_that_is_done(tmp_path: Path, call: Call) -> None:
-    words = ["train", *TRAIN, "--out", tmp_path / "run"]
-    well(call(*words))
-    done = well(call(*words, "--epochs", 2))
-    assert "continuing after epoch 1" in done.err
-    assert [row["epoch"] for row in Run(tmp_path / "run").metrics()] == [1, 2]
-
-
 def test_writing_for_tensorboard_needs_its_package(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,15 +116,13 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
     [
         ("5", "--seeds 5 is one seed, 5; 5 seeds are --seeds 0-4\n"),
         ("0", "--seeds 0 is one seed, 0; 10 seeds are --seeds 0-9\n"),
-        ("0-1", ""),
     ],
 )
 def test_one_number_is_one_seed_and_said_to_be(
     seeds: str, note: str, tmp_path: Path, call: Call
 ) -> None:
     done = well(call("train", *TRAIN[:-2], "--seeds", seeds, "--out", tmp_path / "runs"))
-    assert done.err.startswith(note or "mitterreiter_5x16")
-    assert ("one seed" in done.err) == bool(note)
+    assert done.err.startswith(note)
 
 
 def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> None:
@@ -163,27 +146,9 @@ def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, c
     assert "No such option: --learner" in done.err
 
 
-def test_fine_tuning_repeats_neither_network_nor_options(
-    trained: Path, tmp_path: Path, call: Call
+def test_fine_tuning_repeats_neither_network_nor_the_numbers_that_standardise(
+    tmp_path: Path, call: Call
 ) -> None:
-    line = [
-        "train",
-        "--init-from",
-        trained,
-        "--data",
-        "tiny",
-        "--epochs",
-        1,
-        "--freeze",
-        "backbone",
-    ]
-    well(call(*line, "--out", tmp_path / "run"))
-    found = Run(tmp_path / "run").recipe
-    assert (found.model, found.freeze) == ("mitterreiter_5x16", ("backbone",))
-    assert found.begins_with is not None
-
-
-def test_fine_tuning_standardises_by_the_numbers_of_the_network(tmp_path: Path, call: Call) -> None:
     line = ["--data", "tiny", "--epochs", 1, "--batch-size", 20, "--out"]
     words = ["--model", "rem_dr", "--set", "standardise=set"]
     for option in ("kernel=7", "width=8", "types=2"):
@@ -200,7 +165,10 @@ def test_fine_tuning_standardises_by_the_numbers_of_the_network(tmp_path: Path, 
         before, after = (load(run)(pixels).scores for run in (first, drawn))
     assert torch.equal(before, after)
     numbers = load(first).config["standardise"]
-    assert Run(drawn).recipe.standardise == tuple(map(tuple, numbers))
+    recipe = Run(drawn).recipe
+    assert (recipe.model, recipe.freeze) == ("rem_dr", ("backbone", "primary", "layers"))
+    assert recipe.begins_with is not None
+    assert recipe.standardise == tuple(map(tuple, numbers))
     assert 0 < numbers[0][0] < 1
     # What is said beside it wins: measured on these images, which are the same.
     well(call("train", *words, "--set", "standardise=set", *line, tmp_path / "set"))

@@ -39,15 +39,20 @@ def network():
     return create_model("mitterreiter_grid", image=(1, 20, 20), n_classes=3, **small).eval()
 
 
-def test_every_name_is_measured_in_one_pass(few, network):
-    found = evaluate(network, few, measurements=[*MEASUREMENTS])
-    assert found.measured.keys() == MEASUREMENTS.keys()
-    numbers = found.numbers()["measured"]
+@pytest.fixture(scope="module")
+def every(few, network):
+    """All measurements, which take seconds."""
+    return evaluate(network, few, measurements=[*MEASUREMENTS])
+
+
+def test_every_name_is_measured_in_one_pass(every):
+    assert every.measured.keys() == MEASUREMENTS.keys()
+    numbers = every.numbers()["measured"]
     assert {row["factor"] for row in numbers["compactness"]["factors"]} >= {"trans-x", "shear-y"}
-    assert numbers["robustness"]["changes"][0]["accuracy"] == pytest.approx(found.accuracy)
+    assert numbers["robustness"]["changes"][0]["accuracy"] == pytest.approx(every.accuracy)
     assert numbers["fidelity"]["layer"] == "primary"
-    json.dumps(found.numbers(), allow_nan=False)
-    assert "robustness" in found.text()
+    json.dumps(every.numbers(), allow_nan=False)
+    assert "robustness" in every.text()
 
 
 def test_a_public_kind_of_measurement_has_a_name():
@@ -56,21 +61,20 @@ def test_a_public_kind_of_measurement_has_a_name():
     assert named >= kinds
 
 
-def test_every_measurement_says_a_number_in_words(few, network):
-    found = evaluate(network, few, measurements=[*MEASUREMENTS]).measured
+def test_every_measurement_says_a_number_in_words(every):
+    found = every.measured
     for name, result in found.items():
         lines = [*lines_of(result)]
         assert re.search(r"\d", "".join(lines)), name
     assert json.loads(found["calibration"].to_json())["units"]["confidence"] == "share"
 
 
-def test_dissect_takes_the_same_names(few, network):
+def test_dissect_takes_the_same_names(few, network, every):
     names = ["fidelity", "selectivity", "robustness"]
     found = dissect(network, few, label="small", count=40, measurements=names)
     assert [*found.measured] == names
-    one = evaluate(network, few, measurements=["selectivity"]).measured["selectivity"]
     # Of forty-four and of forty images.
-    assert one.images == 44
+    assert every.measured["selectivity"].images == 44
     assert found.measured["selectivity"].images == 40
 
 
@@ -93,8 +97,8 @@ def test_couplings_on_a_grid_are_put_on_no_other_grid(few, network):
         assert [row.levels for row in found["inequality"].layers] == [(), ()]
 
 
-def test_replaced_couplings_are_those_of_the_network_itself(few, network):
-    found = evaluate(network, few, measurements=["causal-use"]).measured["causal-use"]
+def test_replaced_couplings_are_those_of_the_network_itself(few, network, every):
+    found = every.measured["causal-use"]
     whole = few.batch(slice(0, 44))
     use = analysis.causal_use(network, whole.pixels, whole.labels)
     rows = [*zip(found.couplings, use.couplings, strict=True)]
