@@ -5,7 +5,6 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from error_text import text_of
 from laid_trunk import published
 from torchcaps.data import part_whole
 from torchcaps.errors import Interrupted
@@ -57,30 +56,9 @@ def test_without_a_share_there_is_one_group_as_ever():
     assert recipe().digest() != recipe(backbone_rate=0.5).digest()
 
 
-def test_a_rate_for_what_is_not_there():
-    model = nn.Sequential(nn.Linear(1, 1))
-    assert text_of(lambda: Update(model, recipe(backbone_rate=0.1))) == (
-        "backbone_rate=0.1 is for a network with a part `backbone`, which this one has not; leave "
-        "it out."
-    )
-    assert text_of(lambda: recipe(backbone_rate=0.1, freeze=["backbone"])) == (
-        "the recipe does not hold: backbone_rate is of use with a backbone that is trained only; "
-        "leave it out."
-    )
-
-
 @pytest.fixture
 def images():
     return part_whole("train", 40), part_whole("test", 20)
-
-
-def test_random_weights_are_not_frozen(images, tmp_path):
-    frozen = recipe(freeze=["backbone"])
-    assert text_of(lambda: fit(frozen, tmp_path / "run", own=images)) == (
-        "freeze=backbone would leave resnet18 with the random weights that it begins with; give it "
-        "trained ones: weights=pretrained, or a file, on the command line --option weights=FILE."
-    )
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,9 @@ import pytest
 import torch
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
+from laid_scores import drawn
 from torchcaps.train.class_curves import GRID, at_temperature, calibrated, class_curves, temperature
 from torchcaps.types import Output
-
-
-def drawn(seed, sizes=(8, 60, 30), *, are="logits", levels=None, better=1.0):
-    """Scores that know something of the labels; with `levels` full of ties."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.cat([torch.full((size,), k) for k, size in enumerate(sizes)])
-    labels = labels[torch.randperm(len(labels), generator=generator)]
-    scores = torch.randn(len(labels), len(sizes), generator=generator)
-    scores += better * torch.nn.functional.one_hot(labels, len(sizes))
-    scores = scores.sigmoid() if are == "lengths" else scores
-    return Output(scores if levels is None else (scores * levels).round() / levels, are), labels
 
 
 @pytest.mark.parametrize("levels", [None, 2], ids=["no ties", "ties"])

@@ -13,6 +13,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from laid_scores import drawn
 from torchcaps.analysis.shares import wilson
 from torchcaps.train import class_measures as of_classes
 from torchcaps.train.class_measures import MEASURES, OF_CLASS, class_measures, macro_values
@@ -21,20 +22,6 @@ from torchcaps.types import Output
 
 NAMES = ("mel", "nv", "bcc")
 EVERY_VALUE = "images that are drawn anew give the same value"
-
-
-def drawn(seed, sizes=(8, 60, 30), *, are="logits", levels=None, better=1.0):
-    """Scores that know something of the labels; with `levels` full of ties."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.cat([torch.full((size,), k) for k, size in enumerate(sizes)])
-    labels = labels[torch.randperm(len(labels), generator=generator)]
-    scores = torch.randn(len(labels), len(sizes), generator=generator)
-    scores += better * torch.nn.functional.one_hot(labels, len(sizes))
-    if are == "lengths":
-        scores = scores.sigmoid()
-    if levels is not None:
-        scores = (scores * levels).round() / levels
-    return Output(scores, are), labels
 
 
 def of_sklearn(out, labels, classes=None):

@@ -14,9 +14,12 @@ from torch.utils.data import TensorDataset
 import torchcaps as tc
 from error_text import cases_of, said_by, settled
 from laid_runs import small_network, tiny_images
-from torchcaps.data import SOURCES, MultiMnist, PartWholeSpec, part_whole
+from torchcaps.data import SOURCES, Batch, MultiMnist, PartWholeSpec, part_whole
 from torchcaps.train import Training, make_recipe, read_recipe
+from torchcaps.train.answers import is_correct
+from torchcaps.train.loss import loss_parts
 from torchcaps.train.selecting import check_selectable
+from torchcaps.train.update import Update
 
 ERRORS = Path(__file__).with_name("errors.txt")
 tiny = tiny_images(48, size=20)
@@ -76,7 +79,16 @@ def lengths(n_classes=3):
     return tc.Output(torch.rand(2, n_classes), "lengths")
 
 
+def told_two(loss, scores_are):
+    """The loss of an image that shows two objects, by a recipe."""
+    batch = Batch(torch.rand(1, 1, 2, 2), torch.tensor([[0, 1]]))
+    return loss_parts(recipe(loss=loss), tc.Output(torch.rand(1, 2), scores_are), batch)
+
+
 NAMES = globals() | {
+    "fit_many": tc.train.fit_many,
+    "is_correct": is_correct,
+    "Update": Update,
     "check_selectable": check_selectable,
     "loss_of": tc.train.loss_of,
     "math": math,

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import tempfile
@@ -13,7 +14,6 @@ import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,20 +24,17 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from error_text import text_of
-from laid_runs import assert_readable, contents, rows
+from laid_runs import assert_readable, contents, rows, tiny_images
 from torchcaps._ctrl_c import interrupt
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import (
     SOURCES,
     Cropped,
     ImageSet,
-    MultiMnist,
     PartWholeSpec,
     channel_statistics,
     load,
     part_whole,
-    sign_set,
-    some_of,
 )
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
@@ -55,11 +52,7 @@ from torchcaps.train.stopping import KeepBest
 FIT = importlib.import_module("torchcaps.train.fit")
 EPOCHS, STEPS = 3, 3
 WITHOUT_NORM = {"model": "peer_sign_dynamic", "options": {}}
-
-
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
+tiny = tiny_images(48, size=20)
 
 
 def recipe(**changed: object) -> Recipe:
@@ -76,44 +69,6 @@ def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> N
     assert run.result()["departures"] == []
 
 
-def test_pairs_are_measured_that_are_trained_on_where_none_are_held_out() -> None:
-    # A thousand of them are made of half a digit.
-    pairs = MultiMnist(tiny("train", None), copies=2000)
-    training, measured = watched(recipe(validation_share=0.0), pairs)
-    assert training is pairs
-    assert len(measured) == 1000
-    known = pairs.batch(measured.index[:3])
-    assert torch.equal(measured.batch(slice(3)).pixels, known.pixels)
-
-
-def test_some_images_are_measured_where_none_are_held_out() -> None:
-    """Of a set that cannot be parted once some were taken; nobody parts them."""
-    numbers = some_of(sign_set(n=2000), 1500)
-    training, measured = watched(recipe(validation_share=0.0), numbers)
-    assert training is numbers
-    assert len(measured) == 1000
-
-
-def test_a_run_may_train_on_some_images(tmp_path: Path) -> None:
-    few, all_of_them = (
-        fit(recipe(train_images=count, epochs=1), tmp_path / str(count)) for count in (20, None)
-    )
-    assert [run.result()["training_images"] for run in (few, all_of_them)] == [20, 43]
-    assert few.result()["digests"] == all_of_them.result()["digests"]
-
-
-def test_a_result_says_where_the_protocol_was_left(tmp_path: Path) -> None:
-    fields = {"protocol": "gu_multi_mnist", "batch_size": 16}
-    run = fit(recipe(**fields, epochs=1), tmp_path / "gu")
-    assert (run.result()["protocol"], run.result()["departures"]) == (
-        "gu_multi_mnist",
-        [
-            "batch_size: 16, where the protocol gu_multi_mnist has 128",
-            "data: 'tiny', where the protocol gu_multi_mnist has 'multi-mnist-100'",
-        ],
-    )
-
-
 def slow(*values: object) -> object:
     """One more moment of what others show already."""
     return pytest.param(*values, marks=pytest.mark.slow)
@@ -126,7 +81,7 @@ class Crash(BaseException):
 DATA = {"tiny": tiny}
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     interrupt = signal.getsignal(signal.SIGINT)
     yield
@@ -289,33 +244,6 @@ def test_an_error_in_a_callback_costs_no_more_than_its_epoch(
     assert_same(fit(recipe(), tmp_path), whole)
 
 
-def test_an_interrupt_costs_no_more_than_its_epoch(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), STEPS + 2))
-        with pytest.raises((TorchcapsError, KeyboardInterrupt, SystemExit)):
-            fit(recipe(), tmp_path)
-    assert [row["epoch"] for row in Run(tmp_path).metrics()] == [1]
-    assert_same(fit(recipe(), tmp_path), whole)
-
-
-def test_an_interrupt_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), 1))
-    with pytest.raises((TorchcapsError, KeyboardInterrupt), match="the same command continues"):
-        fit(recipe(epochs=1), tmp_path)
-
-
-def test_after_an_interrupt_another_one_is_still_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), 1))
-    with pytest.raises((TorchcapsError, KeyboardInterrupt, SystemExit)):
-        fit(recipe(epochs=1), tmp_path)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(
     whole: Run, tmp_path: Path
 ) -> None:
@@ -341,13 +269,14 @@ def test_a_budget_that_is_not_used_up_changes_nothing(whole: Run, tmp_path: Path
 def test_sigterm_lets_the_step_end_and_saves_it(
     whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    handler = signal.getsignal(signal.SIGTERM)
+    told_by = (signal.SIGTERM, signal.SIGINT)
+    handlers = [*map(signal.getsignal, told_by)]
     with monkeypatch.context() as patch:
         terminate = step_that(lambda: os.kill(os.getpid(), signal.SIGTERM), at)
         patch.setattr(Loop, "training_step", terminate)
         with pytest.raises(Interrupted, match=r"^training was told to stop; the same command"):
             fit(recipe(), tmp_path)
-    assert signal.getsignal(signal.SIGTERM) is handler
+    assert [*map(signal.getsignal, told_by)] == handlers
     run = Run(tmp_path)
     assert torch.load(run.state_file, weights_only=True)["global_step"] == at + 1
     assert_readable(tmp_path)
@@ -385,14 +314,6 @@ def test_a_second_ctrl_c_does_not_wait(whole: Run, tmp_path: Path, monkeypatch) 
     assert_same(fit(recipe(), tmp_path), whole)
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c")
 def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypatch) -> None:
     signal.signal(signal.SIGINT, interrupt)
     seen = []
@@ -408,7 +329,6 @@ def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypa
     assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == 2
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch) -> None:
     seen = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
@@ -529,13 +449,6 @@ def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             fit(changing, out, workers=1, time_budget=budget)
     assert_same(fit(changing, out, workers=1), expected)
-
-
-def test_a_run_may_be_given_more_epochs(whole: Run, short: Run, tmp_path: Path) -> None:
-    shutil.copytree(short.folder, tmp_path, dirs_exist_ok=True)
-    run = fit(recipe(), tmp_path)
-    assert run.recipe == recipe()
-    assert_same(run, whole)
 
 
 def test_of_a_run_with_more_epochs_the_old_result_is_gone_before_the_recipe_is_new(
@@ -812,26 +725,8 @@ def test_validation_images_come_out_of_the_training_split_and_are_never_trained_
 
 
 def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:
-    from torchcaps.models import load as load_model
-
-    expected = accuracy(load_model(whole.model_file), load("tiny", split="test"))
+    expected = accuracy(load_network(whole.model_file), load("tiny", split="test"))
     assert whole.result()["test_accuracy"] == expected
-
-
-def test_the_images_held_out_depend_on_the_seed_of_the_recipe(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seeds = []
-
-    def watch(images: ImageSet, *, share: float, seed: int) -> tuple[ImageSet, ImageSet]:
-        seeds.append(seed)
-        raise Crash
-
-    monkeypatch.setattr(ImageSet, "hold_out", watch)
-    for seed in (0, 1):
-        with pytest.raises(Crash):
-            fit(recipe(seed=seed), tmp_path / str(seed))
-    assert seeds[0] != seeds[1]
 
 
 def test_training_that_diverges_stops_with_one_sentence(tmp_path: Path) -> None:
@@ -880,14 +775,6 @@ def test_a_run_goes_on_with_its_own_images_alone(
     assert digest == tiny("train", None).digest() == short.result()["digests"]["train"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", b"garbage"])
-def test_a_damaged_state_is_told_and_not_unpickled(short: Run, tmp_path: Path, damage) -> None:
-    Run(tmp_path).begin(recipe(epochs=2), tiny("train", None).digest())
-    (tmp_path / "state.ckpt").write_bytes(damage)
-    with pytest.raises(TorchcapsError, match=r"state.ckpt cannot be read \(.+\); it is damaged"):
-        fit(recipe(epochs=2), tmp_path)
-
-
 def copied(run: Run, to: Path) -> Run:
     shutil.copytree(run.folder, to)
     return Run(to)
@@ -917,89 +804,105 @@ def test_a_state_of_flipped_bits_is_never_used(short: Run, tmp_path: Path) -> No
     assert_same(fit(recipe(epochs=2), run.folder), short)
 
 
-def test_without_digests_the_archive_says_what_is_damaged(short: Run, tmp_path: Path) -> None:
-    """Runs of earlier versions have none."""
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
-    content = bytearray(run.state_file.read_bytes())
-    with zipfile.ZipFile(run.state_file) as archive:
+def without_digests(run: Run, to: Path) -> Run:
+    """As runs of earlier versions are, and as somebody else may have packed a state."""
+    found = unfinished(run, to)
+    (found.folder / "digests.json").unlink()
+    return found
+
+
+def changed(change):
+    """Save the state anew after a change of its parts."""
+
+    def damage(file: Path) -> None:
+        state = torch.load(file, weights_only=True)
+        change(state)
+        torch.save(state, file)
+
+    return damage
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    with zipfile.ZipFile(file) as archive:
         largest = max(archive.infolist(), key=lambda member: member.file_size)
     content[largest.header_offset + 200] ^= 1
-    run.state_file.write_bytes(content)
-    assert "does not fit); it is damaged: remove it" in text_of(
-        lambda: fit(recipe(epochs=2), run.folder)
-    )
+    file.write_bytes(content)
 
 
-@pytest.mark.parametrize("alignment", [b"0", b"00", b"", b"x", b"-1"])
-def test_a_state_whose_tensors_are_aligned_to_nothing_is_told(
-    short: Run, tmp_path: Path, alignment
-) -> None:
+def aligned_to(alignment: bytes):
     """Found by make fuzz: torch divides by it, and the process was gone."""
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
-    with zipfile.ZipFile(run.state_file) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    (name,) = (name for name in members if name.endswith(".storage_alignment"))
-    with zipfile.ZipFile(run.state_file, "w") as archive:
-        for each, content in (members | {name: alignment}).items():
-            archive.writestr(each, content)
-    assert f"{name} holds {alignment!r}, which is no number of bytes); it is damaged" in text_of(
-        lambda: fit(recipe(epochs=2), run.folder)
-    )
+
+    def damage(file: Path) -> None:
+        with zipfile.ZipFile(file) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        (name,) = (name for name in members if name.endswith(".storage_alignment"))
+        with zipfile.ZipFile(file, "w") as archive:
+            for each, content in (members | {name: alignment}).items():
+                archive.writestr(each, content)
+
+    return damage
 
 
-def test_a_state_that_is_a_folder_is_told(short: Run, tmp_path: Path) -> None:
-    run = unfinished(short, tmp_path / "run")
-    run.state_file.unlink()
-    run.state_file.mkdir()
-    assert "state.ckpt should be a file, but is a folder" in text_of(
-        lambda: fit(recipe(epochs=2), run.folder)
-    )
+def in_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
 
 
-@pytest.mark.parametrize(
-    "part", ["loops", "callbacks", "state_dict", "optimizer_states", "torchcaps_recipe"]
-)
-def test_a_state_that_lacks_a_part_is_not_gone_on_from(short: Run, tmp_path: Path, part) -> None:
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
-    state = torch.load(run.state_file, weights_only=True)
-    del state[part]
-    torch.save(state, run.state_file)
-    assert f"cannot be read (it holds no {part!r}); it is damaged" in text_of(
-        lambda: fit(recipe(epochs=2), run.folder)
-    )
+DAMAGED = r"state\.ckpt cannot be read \({}\); it is damaged: remove it, and the run begins anew\.$"
+NOTHING = r"^{file} cannot be gone on from \(.+ or remove it, and the run begins anew\.$"
+# Behind digests that are not there: what is done to a state, and what is told.
+DAMAGES = {
+    "empty": (lambda file: file.write_bytes(b""), DAMAGED.format(".+")),
+    "cut": (lambda file: file.write_bytes(b"PK\x03\x04 cut"), DAMAGED.format(".+")),
+    "garbage": (lambda file: file.write_bytes(b"garbage"), DAMAGED.format(".+")),
+    "a flipped bit": (flipped, DAMAGED.format(".+ does not fit")),
+    "a folder": (in_a_folder, r"state\.ckpt should be a file, but is a folder"),
+    **{
+        f"aligned to {alignment!r}": (
+            aligned_to(alignment),
+            DAMAGED.format(rf".+ holds {alignment!r}, which is no number of bytes"),
+        )
+        for alignment in (b"0", b"00", b"", b"x", b"-1")
+    },
+    **{
+        f"without {part}": (
+            changed(lambda state, part=part: state.pop(part)),
+            DAMAGED.format(f"it holds no '{part}'"),
+        )
+        for part in ("loops", "callbacks", "state_dict", "optimizer_states", "torchcaps_recipe")
+    },
+    "optimiser": (
+        changed(lambda state: state["optimizer_states"][0].update(param_groups=[])),
+        NOTHING,
+    ),
+    "combined loader": (
+        changed(
+            lambda state: state["loops"]["fit_loop"]["state_dict"].update(combined_loader=[{}])
+        ),
+        NOTHING,
+    ),
+    "epoch": (changed(lambda state: state.update(epoch="1")), NOTHING),
+    "step": (changed(lambda state: state.update(global_step="4")), NOTHING),
+    "no callbacks": (changed(lambda state: state.update(callbacks=[None])), NOTHING),
+    "seconds": (
+        changed(lambda state: state["callbacks"]["SaveState"].update(seconds="x")),
+        NOTHING,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda state: state["optimizer_states"][0].update(param_groups=[]),
-        lambda state: state["loops"]["fit_loop"]["state_dict"].update(combined_loader=[{}]),
-        lambda state: state.update(epoch="1"),
-        lambda state: state.update(global_step="4"),
-        lambda state: state.update(callbacks=[None]),
-        lambda state: state["callbacks"]["SaveState"].update(seconds="x"),
-    ],
-    ids=["optimiser", "loops", "epoch", "step", "callbacks", "seconds"],
-)
-def test_a_state_that_nothing_can_go_on_from_is_told(short: Run, tmp_path: Path, damage) -> None:
-    """Found by make fuzz, behind digests that were written anew."""
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
-    state = torch.load(run.state_file, weights_only=True)
-    damage(state)
-    torch.save(state, run.state_file)
-    text = text_of(lambda: fit(recipe(epochs=3), run.folder))
-    assert text.startswith(f"{run.state_file} cannot be gone on from (")
-    assert text.endswith("or remove it, and the run begins anew.")
+@pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_state_is_told_and_not_unpickled(short, tmp_path, damage, words) -> None:
+    run = without_digests(short, tmp_path / "run")
+    damage(run.state_file)
+    said = text_of(lambda: fit(recipe(epochs=3), run.folder))
+    assert re.search(words.replace("{file}", re.escape(str(run.state_file))), said), said
 
 
 def test_a_state_of_an_optimiser_of_other_sizes_is_told(short: Run, tmp_path: Path) -> None:
     """A fused step does not look, and the process was gone."""
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
+    run = without_digests(short, tmp_path / "run")
     state = torch.load(run.state_file, weights_only=True)
     state["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
     torch.save(state, run.state_file)
@@ -1010,8 +913,7 @@ def test_a_state_of_an_optimiser_of_other_sizes_is_told(short: Run, tmp_path: Pa
 
 def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
     """recipe.json was edited, and the same value is given in the call."""
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
+    run = without_digests(short, tmp_path / "run")
     other = recipe(epochs=2, learning_rate=0.5)
     run.recipe_file.write_text(other.model_dump_json())
     said = text_of(lambda: fit(other, run.folder))
@@ -1022,8 +924,7 @@ def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
 def test_a_state_of_another_length_is_gone_on_from_only_where_its_epochs_are_the_same(
     short: Run, tmp_path: Path
 ) -> None:
-    run = unfinished(short, tmp_path / "run")
-    (run.folder / "digests.json").unlink()
+    run = without_digests(short, tmp_path / "run")
     fewer = recipe(epochs=1)
     run.recipe_file.write_text(fewer.model_dump_json())
     said = text_of(lambda: fit(fewer, run.folder))
@@ -1076,12 +977,6 @@ def test_a_run_that_trains_on_has_no_network_yet(short: Run, tmp_path: Path) -> 
     assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
         lambda: load_network(run.folder)
     )
-
-
-def test_a_finished_run_without_its_network_is_finished_again(short: Run, tmp_path: Path) -> None:
-    run = copied(short, tmp_path / "run")
-    run.model_file.unlink()
-    assert_same(fit(recipe(epochs=2), run.folder), short)
 
 
 def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> None:
@@ -1145,11 +1040,9 @@ def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(tmp_pat
 
 
 def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None:
-    from torchcaps.models import load as load_model
-
     fields = WITHOUT_NORM | {"image_size": (7, 5), "epochs": 1}
     named = fit(recipe(**fields), tmp_path / "named")
-    assert load_model(named.model_file).image == (1, 7, 5)
+    assert load_network(named.model_file).image == (1, 7, 5)
     both = (tiny("train", None), tiny("test", None))
     own = fit(recipe(data="own", **fields), tmp_path / "own", own=both)
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
@@ -1194,12 +1087,10 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
 
 
 def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_path: Path) -> None:
-    from torchcaps.models import load as load_model
-
     fields = WITHOUT_NORM | {"epochs": 1, "validation_share": 0.25}
     run = fit(recipe(standardise="set", **fields), tmp_path / "set")
     training, _ = watched(run.recipe, tiny("train", None))
-    model = load_model(run.model_file)
+    model = load_network(run.model_file)
     numbers = channel_statistics(training)
     assert model.config["standardise"] == tuple(map(list, numbers))
     named = fit(recipe(standardise=numbers, **fields), tmp_path / "numbers")

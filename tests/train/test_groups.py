@@ -19,7 +19,6 @@ from torchcaps.tasks.examination.images import examine_groups
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.grouped import warn_of_groups
-from torchcaps.train.images import watched
 
 # The package has a function of this name.
 FIT = importlib.import_module("torchcaps.train.fit")
@@ -36,14 +35,6 @@ def patients(first: int, count: int) -> ImageSet:
 def recipe(**changed):
     fields = {"model": "mitterreiter_5x16", "data": "own", "epochs": 1, "batch_size": 16}
     return make_recipe(**{"options": {"decoder": False}} | fields | changed)
-
-
-def test_images_that_are_trained_on_are_measured_without_regard_to_groups() -> None:
-    """Two groups of one class each, of which none could be held out."""
-    both = patients(0, 2)
-    training, measured = watched(recipe(validation_share=0.0), both)
-    assert training is both
-    assert len(measured) == 6
 
 
 def pictures(root: Path, count: int = 20) -> Path:

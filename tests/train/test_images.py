@@ -1,12 +1,13 @@
 """What is held out does not depend on how many of the others are trained on."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from error_text import text_of
-from torchcaps.data import ImageSet
+from torchcaps.data import ImageSet, MultiMnist, sign_set, some_of
 from torchcaps.train import make_recipe
-from torchcaps.train.images import parted
+from torchcaps.train.images import parted, watched
 
 
 def numbered(count: int = 60) -> ImageSet:
@@ -50,7 +51,21 @@ def test_nothing_is_held_out_of_no_share() -> None:
     assert parted(recipe(validation_share=0.0), numbered())[1] is None
 
 
-def test_more_than_there_are() -> None:
-    assert text_of(lambda: parted(recipe(train_images=55), numbered())) == (
-        "55 of the 54 images of numbered were asked for; ask for 54 or fewer."
-    )
+# Pairs, of which a thousand are made of half a digit; some of a set, which can be parted no more;
+# two groups of one class each, of which none could be held out.
+@pytest.mark.parametrize(
+    ("images", "count"),
+    [
+        (MultiMnist(numbered(), copies=2000), 1000),
+        (some_of(sign_set(n=2000), 1500), 1000),
+        (replace(numbered(), groups=tuple("ab" * 30)), 60),
+    ],
+    ids=["pairs", "some", "groups"],
+)
+def test_images_that_are_trained_on_are_measured_where_none_are_held_out(images, count) -> None:
+    training, measured = watched(recipe(validation_share=0.0), images)
+    assert training is images
+    assert len(measured) == count
+    index = getattr(measured, "index", torch.arange(count))
+    known = images.batch(index[:3])
+    assert torch.equal(measured.batch(slice(3)).pixels, known.pixels)

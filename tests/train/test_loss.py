@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from error_text import text_of
 from torchcaps.data import Batch
 from torchcaps.ops import spread_loss
 from torchcaps.train import make_recipe
@@ -26,31 +25,54 @@ def classification(scores, labels, *, scores_are="lengths", step=0, **fields):
     return parts["classification_loss"].item()
 
 
-def test_margin_loss_of_two_objects():
+def log1pexp(x):
+    return math.log1p(math.exp(x))
+
+
+# A softmax makes 1/4 and 3/4 of them, and so do sigmoids of the others.
+SOFTMAX, SIGMOIDS = [0.0, math.log(3)], [-math.log(3), math.log(3)]
+MARGIN = {"loss": "margin"}
+# The margin is 0.595 at this step.
+SPREAD = {"loss": "spread", "step": 200_000}
+EACH = {"scores_are": "independent_logits"}
+LOGITS = {"scores_are": "logits"}
+CASES = {
     # There: (0.9 − 0.5)² + (0.9 − 0.7)²; not there: 0.5 (0.3 − 0.1)².
-    assert classification([0.5, 0.7, 0.3], [1, 0]) == pytest.approx(0.16 + 0.04 + 0.02)
+    "margin of two objects": ([0.5, 0.7, 0.3], [1, 0], {}, 0.16 + 0.04 + 0.02),
+    "margin of one named twice": ([0.5, 0.7, 0.3], [0, 0], {}, 0.16 + 0.5 * (0.36 + 0.04)),
+    # There: (0.8 − 0.5)²; not there: 2 (0.7 − 0.2)² + 2 (0.3 − 0.2)².
+    "margins of the recipe": (
+        [0.5, 0.7, 0.3],
+        0,
+        MARGIN | {"m_plus": 0.8, "m_minus": 0.2, "lambda_": 2.0},
+        0.09 + 0.5 + 0.02,
+    ),
+    # [tsai2020] swaps the losses of capsules and of ConvNets: margins are those of probabilities.
+    "margin of logits": (SOFTMAX, 0, MARGIN | LOGITS, 0.65**2 + 0.5 * 0.65**2),
+    "margin of each logit": (SIGMOIDS, 0, MARGIN | EACH, 0.65**2 + 0.5 * 0.65**2),
+    "margin of two logits": (SIGMOIDS, [0, 1], MARGIN | EACH, 0.65**2 + 0.15**2),
+    "binary of two objects": (
+        [1.0, 2.0, 3.0],
+        [0, 2],
+        EACH,
+        log1pexp(-1) + log1pexp(2) + log1pexp(-3),
+    ),
+    "binary by its name": ([1.0, 2.0], 0, LOGITS | {"loss": "binary"}, log1pexp(-1) + log1pexp(2)),
+    "cross-entropy of lengths": ([0.2, 0.2], 1, {"loss": "cross_entropy"}, math.log(2)),
+    # The true class leads by 0.1 and by 0.2.
+    "spread of logits": ([2.5, 2.4, 2.3], 0, SPREAD | LOGITS, 0.495**2 + 0.395**2),
+    "spread of each logit": ([2.5, 2.4, 2.3], 0, SPREAD | EACH, 0.495**2 + 0.395**2),
+    "spread of one shown twice": ([2.5, 2.4, 2.3], [0, 0], SPREAD | EACH, 0.495**2 + 0.395**2),
+    # Both lead the rest: 2.5 leads 2.4 by 0.1, and 2.3 trails it by as much.
+    "spread of two objects": ([2.5, 2.4, 2.3], [0, 2], SPREAD | EACH, 0.495**2 + 0.695**2),
+    "spread of two in turn": ([2.5, 2.4, 2.3], [2, 0], SPREAD | EACH, 0.495**2 + 0.695**2),
+}
 
 
-def test_margin_loss_of_a_class_named_twice():
-    expected = 0.16 + 0.5 * (0.6**2 + 0.2**2)
-    assert classification([0.5, 0.7, 0.3], [0, 0]) == pytest.approx(expected)
-
-
-def test_binary_loss_of_two_objects_by_independent_logits():
-    expected = math.log1p(math.exp(-1)) + math.log1p(math.exp(2)) + math.log1p(math.exp(-3))
-    found = classification([1.0, 2.0, 3.0], [0, 2], scores_are="independent_logits")
-    assert found == pytest.approx(expected)
-
-
-def test_binary_loss_asked_for_by_name_takes_logits_one_by_one():
-    expected = math.log1p(math.exp(-1)) + math.log1p(math.exp(2))
-    found = classification([1.0, 2.0], 0, scores_are="logits", loss="binary")
-    assert found == pytest.approx(expected)
-
-
-def test_cross_entropy_asked_for_by_name_takes_lengths_as_logits():
-    found = classification([0.2, 0.2], 1, loss="cross_entropy")
-    assert found == pytest.approx(math.log(2))
+@pytest.mark.parametrize(("scores", "labels", "fields", "expected"), CASES.values(), ids=CASES)
+def test_the_loss_of_an_image_by_hand(scores, labels, fields, expected):
+    tolerance = 1e-5 if fields.get("loss") == "spread" else 1e-6
+    assert classification(scores, labels, **fields) == pytest.approx(expected, abs=tolerance)
 
 
 # The margin is 0.2 + 0.79 σ(min(10, t / 50,000 − 4)) for t of 500,000 updates.
@@ -63,65 +85,6 @@ def test_the_margin_of_the_spread_loss_grows_with_the_updates(step, spread_steps
     expected = sum(max(0, margin - lead) ** 2 for lead in (0.1, 0.2))
     found = classification([0.5, 0.4, 0.3], 0, step=step, loss="spread", spread_steps=spread_steps)
     assert found == pytest.approx(expected, abs=2e-6)
-
-
-def test_margin_loss_by_the_margins_of_the_recipe():
-    # There: (0.8 − 0.5)²; not there: 2 (0.7 − 0.2)² + 2 (0.3 − 0.2)².
-    fields = {"loss": "margin", "m_plus": 0.8, "m_minus": 0.2, "lambda_": 2.0}
-    assert classification([0.5, 0.7, 0.3], 0, **fields) == pytest.approx(0.09 + 0.5 + 0.02)
-
-
-# [tsai2020] swaps the losses of capsules and of ConvNets: margins are those of probabilities.
-def test_margin_loss_of_logits_is_that_of_their_probabilities():
-    # A softmax makes them 1/4 and 3/4, sigmoids 1/4 and 3/4 too.
-    softmax, sigmoids = [0.0, math.log(3)], [-math.log(3), math.log(3)]
-    expected = 0.65**2 + 0.5 * 0.65**2
-    found = classification(softmax, 0, scores_are="logits", loss="margin")
-    assert found == pytest.approx(expected)
-    found = classification(sigmoids, 0, scores_are="independent_logits", loss="margin")
-    assert found == pytest.approx(expected)
-    both = classification(sigmoids, [0, 1], scores_are="independent_logits", loss="margin")
-    assert both == pytest.approx(0.65**2 + 0.15**2)
-
-
-@pytest.mark.parametrize("scores_are", ["logits", "independent_logits"])
-def test_spread_loss_of_logits_is_that_of_the_logits(scores_are):
-    # The margin is 0.595 at this step; the true class leads by 0.1 and by 0.2.
-    expected = 0.495**2 + 0.395**2
-    found = classification([2.5, 2.4, 2.3], 0, step=200_000, scores_are=scores_are, loss="spread")
-    assert found == pytest.approx(expected, abs=1e-5)
-
-
-def test_margin_loss_of_a_softmax_refuses_two_objects():
-    words = text_of(lambda: classification([1.0, 2.0], [0, 1], scores_are="logits", loss="margin"))
-    assert words == (
-        'loss = "margin" wants every class that is there to be probable, but mnist labels several '
-        'an image, and the probabilities of a softmax sum to one; take "binary".'
-    )
-
-
-def test_cross_entropy_refuses_two_objects():
-    said = text_of(lambda: classification([0.1, 0.2], [0, 1], loss="cross_entropy"))
-    assert said == (
-        'loss = "cross_entropy" is for images of one object, but mnist labels several; take '
-        '"margin", "spread" or "binary".'
-    )
-
-
-@pytest.mark.parametrize("labels", [[0, 2], [2, 0]])
-def test_spread_loss_lets_both_objects_lead_the_rest(labels):
-    # The margin is 0.595 at this step; 2.5 leads 2.4 by 0.1, and 2.3 trails it by as much.
-    found = classification(
-        [2.5, 2.4, 2.3], labels, step=200_000, scores_are="independent_logits", loss="spread"
-    )
-    assert found == pytest.approx(0.495**2 + 0.695**2, abs=1e-5)
-
-
-def test_spread_loss_counts_an_object_that_is_shown_twice_once():
-    both = {"step": 200_000, "scores_are": "independent_logits", "loss": "spread"}
-    assert classification([2.5, 2.4, 2.3], [0, 0], **both) == pytest.approx(
-        classification([2.5, 2.4, 2.3], 0, **both)
-    )
 
 
 def drawn(reconstruction, batch):

@@ -10,7 +10,7 @@ import torch
 
 from laid_runs import rows
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
-from torchcaps.errors import Diverged, Interrupted, TorchcapsError
+from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train import fit, fit_many, make_recipe
 from torchcaps.train.loop import Loop
 from torchcaps.train.many import outcomes
@@ -122,12 +122,3 @@ def test_one_that_fails_lets_the_others_end(alone, tmp_path):
     check_equal(ended[1:], [alone[1], alone[0]])
     with pytest.raises(Diverged, match="the loss became"):
         fit_many([bad, RECIPES[1]], [tmp_path / "bad", folders[1]])
-
-
-def test_calls_that_cannot_be(tmp_path):
-    with pytest.raises(
-        TorchcapsError, match="needs a folder for each recipe, but got 2 recipes and 1 folders"
-    ):
-        fit_many(RECIPES[:2], [tmp_path / "a"])
-    with pytest.raises(TorchcapsError, match="needs a folder of its own for each recipe"):
-        fit_many([RECIPES[0]] * 2, [tmp_path / "a"] * 2)

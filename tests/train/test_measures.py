@@ -80,17 +80,14 @@ def test_any_network_with_a_trace_is_measured():
     }
 
 
-def test_a_network_that_keeps_nothing_tells_nothing():
+def test_a_network_without_capsules_or_that_keeps_nothing_tells_nothing():
     class Plain(nn.Module):
         def forward(self, image, target=None):
             raise AssertionError("it is not shown images for nothing")
 
     assert of_capsules(Plain(), images(4)) == {}
-
-
-def test_a_network_without_capsules_tells_nothing():
-    model = create_model("convnet_fc", image=(1, 16, 16), n_classes=3)
-    assert of_capsules(model, images(4)) == {}
+    without = create_model("convnet_fc", image=(1, 16, 16), n_classes=3)
+    assert of_capsules(without, images(4)) == {}
 
 
 def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():

@@ -113,18 +113,6 @@ def test_the_loss_fits_what_the_scores_are(scores_are, zero, one) -> None:
     assert logged["loss"] == (pytest.approx((2 * zero + one) / 3, abs=1e-5), 3)
 
 
-def test_the_optimiser_is_adam_at_the_rate_of_the_recipe() -> None:
-    model = Fixed(False)
-    optimiser = training(model, recipe(learning_rate=0.25)).configure_optimizers()["optimizer"]
-    assert type(optimiser) is torch.optim.Adam
-    before = model.lengths.detach().clone()
-    model.lengths.grad = torch.tensor([3.0, -0.01])
-    optimiser.step()
-    # The first step of Adam is the rate, whatever the size of the gradient.
-    moved = model.lengths.detach() - before
-    assert torch.allclose(moved, torch.tensor([-0.25, 0.25]), atol=1e-5)
-
-
 def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -32,43 +32,47 @@ def test_every_optimiser_of_a_recipe_is_made():
         assert type(make_optimiser(recipe(optimiser=name), [nn.Parameter(torch.ones(1))])) is kind
 
 
-def test_adam_starts_with_a_step_of_its_rate_whatever_the_gradient():
-    assert after(1, 3.0, learning_rate=0.25) == pytest.approx(0.75)
-    assert after(1, -0.01, learning_rate=0.25) == pytest.approx(1.25, abs=1e-6)
+SGD = {"optimiser": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
+QUARTER = {"learning_rate": 0.25}
+DECAYING = QUARTER | {"weight_decay": 1.0}
 
 
-def test_decay_is_part_of_adams_gradient():
-    # A gradient of −0.5 and a decay of 1 × weight 1: the sign turns.
-    assert after(1, -0.5, learning_rate=0.25, weight_decay=1.0) == pytest.approx(0.75)
+@pytest.mark.parametrize(
+    ("steps", "gradient", "fields", "expected"),
+    [
+        # Adam starts with a step of its rate, whatever the gradient.
+        (1, 3.0, QUARTER, 0.75),
+        (1, -0.01, QUARTER, 1.25),
+        # Decay is part of its gradient: of −0.5 and 1 × weight 1, so that the sign turns.
+        (1, -0.5, DECAYING, 0.75),
+        # Of AdamW it is not: 1 × (1 − 0.25 × 1), then a step of 0.25 against the gradient's sign.
+        (1, -0.5, DECAYING | {"optimiser": "adamw"}, 1.0),
+        # SGD gathers both. Gradient 2 + 0.1 × 1 = 2.1; then velocity 0.9 × 2.1 + 2 + 0.079.
+        (1, 2.0, SGD, 0.79),
+        (2, 2.0, SGD, 0.79 - 0.1 * (1.89 + 2.079)),
+    ],
+)
+def test_the_first_steps_by_hand(steps, gradient, fields, expected):
+    assert after(steps, gradient, **fields) == pytest.approx(expected, abs=1e-6)
 
 
-def test_decay_of_adamw_is_not():
-    # 1 × (1 − 0.25 × 1), then a step of 0.25 against the gradient's sign.
-    moved = after(1, -0.5, learning_rate=0.25, weight_decay=1.0, optimiser="adamw")
-    assert moved == pytest.approx(1.0)
-
-
-def test_sgd_gathers_momentum_and_decay():
-    # Step 1: gradient 2 + 0.1 × 1 = 2.1, weight 0.79. Step 2: velocity 0.9 × 2.1 + 2 + 0.079.
-    how = {"optimiser": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
-    assert after(1, 2.0, **how) == pytest.approx(0.79)
-    assert after(2, 2.0, **how) == pytest.approx(0.79 - 0.1 * (1.89 + 2.079))
-
-
-def test_a_constant_rate_stays():
-    assert {rate_factor(recipe(), step, 10) for step in (0, 9, 10, 1000)} == {1.0}
-
-
-def test_a_cosine_falls_from_one_through_a_half_to_nearly_nothing():
-    chosen = recipe(schedule="cosine", epochs=4)
-    factors = [rate_factor(chosen, step, 10) for step in (0, 20, 39, 40)]
-    assert factors == pytest.approx([1, 0.5, 0.00154133, 0], abs=1e-8)
-
-
-def test_steps_multiply_at_each_milestone():
-    chosen = recipe(schedule="steps", milestones=(2, 5), decay=0.1)
-    factors = [rate_factor(chosen, step, 10) for step in (19, 20, 49, 50)]
-    assert factors == pytest.approx([1, 0.1, 0.1, 0.01])
+@pytest.mark.parametrize(
+    ("fields", "steps", "expected"),
+    [
+        ({}, (0, 9, 10, 1000), [1, 1, 1, 1]),
+        # From one through a half to nearly nothing.
+        ({"schedule": "cosine", "epochs": 4}, (0, 20, 39, 40), [1, 0.5, 0.00154133, 0]),
+        (
+            {"schedule": "steps", "milestones": (2, 5), "decay": 0.1},
+            (19, 20, 49, 50),
+            [1, 0.1, 0.1, 0.01],
+        ),
+    ],
+    ids=["constant", "cosine", "steps"],
+)
+def test_the_rate_by_its_schedule(fields, steps, expected):
+    chosen = recipe(**fields)
+    assert [rate_factor(chosen, step, 10) for step in steps] == pytest.approx(expected, abs=1e-8)
 
 
 def gone_on(**changed):

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
+from laid_runs import rows, tiny_images
 from torchcaps import load
 from torchcaps._digests import NAME
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import SOURCES
 from torchcaps.errors import Interrupted
+from torchcaps.ops import margin_loss
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.batches import Batches
@@ -26,6 +27,7 @@ from torchcaps.train.loop import Loop
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import Ranks
+from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.train.start import initial_model
 
 EPOCHS, STEPS = 3, 3
@@ -39,11 +41,7 @@ WAYS = {
 }
 
 
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
-
-
+tiny = tiny_images(48, size=20)
 DATA = {"tiny": tiny}
 
 
@@ -111,9 +109,7 @@ def differ_from_those_by_hand(run: Run, model: nn.Module, *, batches: int) -> fl
     """The share of a run's masks that are not those of |w g|, of the mean loss over the first
     batches of epoch 0, in a network with its first weights."""
     settled = run.recipe
-    training, _ = tiny("train", None).hold_out(share=0.1, seed=_seed_of_validation(settled))
-    from torchcaps.ops import margin_loss
-
+    training, _ = tiny("train", None).hold_out(share=0.1, seed=seed_of(settled.seed, HOLD_OUT))
     for batch in itertools.islice(Batches(training, 16, seed=settled.seed), batches):
         margin_loss(model(batch.pixels).scores, batch.labels).backward()
     weights = prunable(model)
@@ -227,16 +223,6 @@ def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) 
             assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
-def _seed_of_validation(settled: Recipe) -> int:
-    from torchcaps.train.seeds import HOLD_OUT, seed_of
-
-    return seed_of(settled.seed, HOLD_OUT)
-
-
-def rows(run: Run) -> list[dict]:
-    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
-
-
 @pytest.mark.parametrize("way", EACH)
 def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(
     way: str, runs: Runs, tmp_path: Path
@@ -270,50 +256,45 @@ def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -
     assert sparsity(load(run.model_file)).share == seen[0]
 
 
-def without_digest(run: Run) -> None:
-    (run.folder / NAME).unlink()
-
-
 def stopped(folder: Path) -> Run:
     with pytest.raises(Interrupted):
         fit(recipe("snip"), folder, time_budget=1e-6)
     return Run(folder)
 
 
-def test_a_state_without_masks_is_refused(tmp_path: Path) -> None:
-    run = stopped(tmp_path / "run")
-    state = torch.load(run.state_file, weights_only=True)
-    del state["callbacks"]["Prune"]
-    torch.save(state, run.state_file)
-    without_digest(run)
-    assert text_of(lambda: fit(recipe("snip"), run.folder)) == (
-        "the state of this run holds no masks, so which weights are pruned is not known; it is "
-        "damaged: remove state.ckpt, and the run begins anew."
-    )
-
-
-def test_a_state_with_masks_of_another_network_is_refused(tmp_path: Path) -> None:
-    run = stopped(tmp_path / "run")
-    state = torch.load(run.state_file, weights_only=True)
-    masks = state["callbacks"]["Prune"]["masks"]
+def cut(state):
+    masks = state["Prune"]["masks"]
     masks["layers.classes.weight"] = masks["layers.classes.weight"][:3]
-    torch.save(state, run.state_file)
-    without_digest(run)
-    assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(
-        "these masks are of another network: that of layers.classes.weight has shape [3, 10, 16, 8]"
-    )
 
 
-@pytest.mark.parametrize("damaged", [3, {"masks": 3}])
-def test_a_state_whose_masks_are_no_table_is_refused(tmp_path: Path, damaged: object) -> None:
+NO_TABLE = "masks must be a table of boolean tensors by the names of weights, but came as an int"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            lambda state: state.pop("Prune"),
+            "the state of this run holds no masks, so which weights are pruned is not known; it is "
+            "damaged: remove state.ckpt, and the run begins anew.",
+        ),
+        (
+            cut,
+            "these masks are of another network: that of layers.classes.weight has shape [3, 10, "
+            "16, 8]",
+        ),
+        (lambda state: state.update(Prune=3), NO_TABLE),
+        (lambda state: state.update(Prune={"masks": 3}), NO_TABLE),
+    ],
+    ids=["none", "of another network", "a number", "a number inside"],
+)
+def test_a_state_whose_masks_are_not_its_own_is_refused(tmp_path: Path, damage, said: str) -> None:
     run = stopped(tmp_path / "run")
     state = torch.load(run.state_file, weights_only=True)
-    state["callbacks"]["Prune"] = damaged
+    damage(state["callbacks"])
     torch.save(state, run.state_file)
-    without_digest(run)
-    assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(
-        "masks must be a table of boolean tensors by the names of weights, but came as an int"
-    )
+    (run.folder / NAME).unlink()
+    assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(said)
 
 
 def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
@@ -325,8 +306,6 @@ def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
 
 def test_the_pruner_is_that_of_the_recipe() -> None:
     model = initial_model(recipe(None), tiny("train", None))
-    from torchcaps.train.pruning import make_pruner
-
     pruner = make_pruner(recipe("magnitude", prune_to=0.5), model)
     assert isinstance(pruner, Magnitude)
     assert pruner.targets == ramp(0.5, epochs=2)

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ import safetensors.torch
 import torch
 
 from error_text import text_of
-from laid_runs import rows
-from torchcaps.data import ImageSet, PartWholeSpec, part_whole
+from laid_runs import rows, tiny_images
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.ranks import Ranks, join
 
@@ -67,12 +65,7 @@ if dies_at == -1:
 """
 
 
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, SIZES[split], spec=PartWholeSpec(size=20))
-
-
-DATA = {"tiny": tiny}
+DATA = {"tiny": tiny_images(SIZES["train"], n_test=SIZES["test"], size=20)}
 
 
 def recipe() -> Recipe:

@@ -21,24 +21,30 @@ from torchcaps.train.folder.environment import _commit_of, commit, environment
 RUN = importlib.import_module("torchcaps.train.folder.run")
 ENVIRONMENT = importlib.import_module("torchcaps.train.folder.environment")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
+RESULT = {"test_accuracy": 0.5, "training_images": 3}
 
 
-def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) -> None:
+def test_begin_alone_makes_the_folder_and_a_result_ends_it(tmp_path: Path) -> None:
     run = Run(tmp_path / "a" / "run")
+    run.check(RECIPE)
+    assert not run.folder.exists()
     run.begin(RECIPE, "abc")
     names = sorted(file.name for file in run.folder.iterdir())
     assert names == ["digests.json", "environment.json", "recipe.json"]
     assert run.recipe == RECIPE
     assert run.metrics() == []
+    # Begun again, it is as it was.
+    before = contents(run.folder)
+    run.check(RECIPE)
+    run.begin(RECIPE, "abc")
+    assert contents(run.folder) == before
+    run.model_file.write_bytes(b"")
     assert not run.is_done
-
-
-def test_begin_again_touches_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.begin(RECIPE, "abc")
-    before = contents(tmp_path)
-    run.begin(RECIPE, "abc")
-    assert contents(tmp_path) == before
+    run.write(run.result_file, json.dumps(RESULT))
+    assert run.is_done
+    assert run.result() == RESULT
+    run.model_file.unlink()
+    assert not run.is_done
 
 
 def test_other_code_that_goes_on_is_written_down(tmp_path: Path, monkeypatch) -> None:
@@ -109,14 +115,6 @@ def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(
     assert run.recipe == RECIPE
 
 
-def test_a_folder_that_is_not_there_is_made_by_begin_alone(tmp_path: Path) -> None:
-    run = Run(tmp_path / "new")
-    run.check(RECIPE)
-    assert not run.folder.exists()
-    run.begin(RECIPE, "abc")
-    run.check(RECIPE)
-
-
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     file = tmp_path / "run"
     file.write_text("years of work")
@@ -148,9 +146,6 @@ BROKEN = {
     "deep": b"[" * 100_000,
     "long": b"9" * 5_000,
 }
-
-
-RESULT = {"test_accuracy": 0.5, "training_images": 3}
 
 
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
@@ -279,15 +274,14 @@ def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: 
 def test_a_digest_is_there_before_its_file(tmp_path: Path, monkeypatch) -> None:
     """A process that is killed between the two leaves the old file, whose digest is kept."""
     run, file = Run(tmp_path), tmp_path / "result.json"
-    old = {"test_accuracy": 0.5, "training_images": 3}
-    run.write(file, json.dumps(old))
+    run.write(file, json.dumps(RESULT))
     for number in range(3):
         with monkeypatch.context() as patch:
             patch.setattr(RUN, "put_in_place", lambda *_: (_ for _ in ()).throw(OSError("killed")))
             with pytest.raises(OSError, match="killed"):
-                run.write(file, json.dumps({**old, "number": number}))
-        assert run.result() == old
-    run.write(file, json.dumps({**old, "number": 3}))
+                run.write(file, json.dumps({**RESULT, "number": number}))
+        assert run.result() == RESULT
+    run.write(file, json.dumps({**RESULT, "number": 3}))
     assert run.result()["number"] == 3
     assert len(json.loads((tmp_path / "digests.json").read_text())["result.json"]) == 2
 
@@ -330,19 +324,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> 
     assert file.read_text() == "old"
     write_whole(file, "newer")
     assert file.read_text() == "newer"
-
-
-def test_done_means_that_the_result_is_written(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.begin(RECIPE, "abc")
-    run.model_file.write_bytes(b"")
-    assert not run.is_done
-    result = {"test_accuracy": 0.5, "training_images": 3}
-    run.write(run.result_file, json.dumps(result))
-    assert run.is_done
-    assert run.result() == result
-    run.model_file.unlink()
-    assert not run.is_done
 
 
 def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from error_text import text_of
-from laid_runs import tiny_images
+from laid_runs import rows, tiny_images
 from torchcaps.analysis import MeasureActivity, gradient_norms, measure
 from torchcaps.data import by_name
 from torchcaps.train import fit, make_recipe
@@ -24,10 +23,6 @@ def recipe(**fields):
     return make_recipe(**(model | fields))
 
 
-def rows_of(run):
-    return [{n: v for n, v in row.items() if n != "seconds"} for row in run.metrics()]
-
-
 def test_a_measured_run_is_the_same_run_also_after_a_stop(tmp_path):
     plain = fit(recipe(), tmp_path / "plain")
     whole = fit(recipe(measure=NAMES), tmp_path / "whole")
@@ -36,10 +31,10 @@ def test_a_measured_run_is_the_same_run_also_after_a_stop(tmp_path):
     weights = plain.model().state_dict()
     for run in (whole, stopped):
         assert all(torch.equal(v, weights[n]) for n, v in run.model().state_dict().items())
-    assert rows_of(stopped) == rows_of(whole)
-    rows = rows_of(whole)
-    assert [row.pop("measured").keys() for row in rows] == [{*NAMES}] * 2
-    assert rows == rows_of(plain)
+    assert rows(stopped) == rows(whole)
+    told = rows(whole)
+    assert [row.pop("measured").keys() for row in told] == [{*NAMES}] * 2
+    assert told == rows(plain)
 
 
 def test_rows_are_what_analysis_says_every_other_epoch(tmp_path):
@@ -66,18 +61,6 @@ def test_rows_are_what_analysis_says_every_other_epoch(tmp_path):
         assert ours["capsules"] == pytest.approx(theirs.capsules.tolist(), rel=1e-4)
         assert torch.tensor(ours["matrices"]).shape == theirs.matrices.shape
     assert all(weight.grad is None for weight in model.parameters())
-
-
-def test_what_cannot_be_measured_is_told_before_a_folder_is_made(tmp_path):
-    plain = recipe(model="convnet_avg", options={}, measure=["dynamics"])
-    assert text_of(lambda: fit(plain, tmp_path / "run")).startswith(
-        "measure=dynamics: the trace is empty"
-    )
-    assert not (tmp_path / "run").exists()
-    assert "'activty' is unknown; did you mean 'activity'?" in text_of(
-        lambda: recipe(measure=["activty"])
-    )
-    assert "measure_every is of use with measure only" in text_of(lambda: recipe(measure_every=3))
 
 
 def test_the_sample_is_drawn_by_the_seed_and_old_recipes_keep_their_digest():

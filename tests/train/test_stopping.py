@@ -29,17 +29,17 @@ def epochs(callback, values, by="loss"):
         yield run
 
 
-def test_patience_counts_epochs_since_the_lowest_loss():
-    losses = [3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0]
-    stopped = [run.should_stop for run in epochs(StopWithoutProgress(2), losses)]
-    # 1.9 again is no progress, so the sixth epoch is the second without.
-    assert stopped == [False, False, False, False, False, True, True]
-
-
-def test_patience_counts_epochs_since_the_highest_measure():
-    values = [0.5, 0.6, 0.55, 0.7, 0.7, 0.6, 0.9]
-    found = epochs(StopWithoutProgress(2, "auroc"), values, by="auroc")
-    assert [run.should_stop for run in found] == [False, False, False, False, False, True, True]
+@pytest.mark.parametrize(
+    ("by", "values"),
+    [
+        # The best once more is no progress, so the sixth epoch is the second without.
+        ("loss", [3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0]),
+        ("auroc", [0.5, 0.6, 0.55, 0.7, 0.7, 0.6, 0.9]),
+    ],
+)
+def test_patience_counts_epochs_since_the_best(by, values):
+    found = epochs(StopWithoutProgress(2, by), values, by=by)
+    assert [run.should_stop for run in found] == [False] * 5 + [True, True]
 
 
 def test_the_state_of_a_run_that_knew_the_loss_alone_goes_on():

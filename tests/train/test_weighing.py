@@ -98,9 +98,6 @@ def test_focal_loss_of_a_recipe_on_paper():
     log2, log43 = torch.tensor([2.0, 4 / 3]).log()
     torch.testing.assert_close(found[0], log2 / 2 + log43 / 4)
     torch.testing.assert_close(found[1], log2 / 8 + log43 / 64)
-    assert "take" in text_of(
-        lambda: error_of({"loss": "focal"}, Output(out.scores, "logits"), torch.tensor([[0, 1]]))
-    )
 
 
 def shown(seed, epoch, size=16):
