@@ -1,14 +1,14 @@
-"""What the checks at the bottom say, word for word."""
+"""What the checks at the bottom say, in checks.txt, word for word."""
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from error_text import text_of
-from torchcaps import _checks
+from error_text import cases_of, said_by
 from torchcaps._checks import (
     check_choice,
     check_count,
@@ -23,61 +23,12 @@ from torchcaps.types import Step
 
 POSES = torch.ones(2, 3, 4)
 
-REFUSED = {
-    "n must be a whole number from 1, but came as 0.": lambda: check_count("n", 0),
-    "n must be a whole number from 1, but came as True.": lambda: check_count("n", True),
-    "n must be a whole number of images from 2, but came as 1.5; give 2.": lambda: check_count(
-        "n", 1.5, of="images", least=2, so="give 2"
-    ),
-    "p must be a finite number from 0 up, but came as inf.": lambda: check_number("p", math.inf),
-    "p must be a finite number above 0, but came as 0.": lambda: check_number("p", 0, above=0),
-    "p must be a number from 0 to 1, but came as nan; is it a share?": lambda: check_number(
-        "p", math.nan, most=1, so="is it a share?"
-    ),
-    "p must be a number from 0 and below 1, but came as 1.": lambda: check_number("p", 1, below=1),
-    "p must be a number above 0.25 and below 1, but came as 'x'.": lambda: check_number(
-        "p", "x", above=0.25, below=1
-    ),
-    "keep='lst' is unknown; did you mean 'last'? known: last, none.": lambda: check_choice(
-        "keep", "lst", ("none", "last")
-    ),
-    "keep=None is unknown; known: last, none.": lambda: check_choice(
-        "keep", None, ("none", "last")
-    ),
-    "bias must be True or False, but came as 2.": lambda: check_flag("bias", 2),
-    "bias must be True or False, but came as 1.0.": lambda: check_flag("bias", 1.0),
-    "couple must be a function, but came as an int; write one.": lambda: check_type(
-        "couple", 3, Callable, "write one", as_a="a function"
-    ),
-    "step must be a Step, but came as a tuple.": lambda: check_type("step", (), Step),
-    "poses must be [*batch, capsule, 5], but came with shape [2, 3, 4].": lambda: check_shape(
-        "poses", POSES, ("*batch", "capsule", 5)
-    ),
-    "poses must be [*batch, a, b, c, d], but came with shape [2, 3, 4].": lambda: check_shape(
-        "poses", POSES, ("*batch", "a", "b", "c", "d")
-    ),
-    "poses must be [batch, 4], but came with shape [2, 3, 4]; flatten them.": lambda: check_shape(
-        "poses", POSES, ("batch", 4), "flatten them"
-    ),
-    "poses must be a tensor [2], but came as a list.": lambda: check_shape("poses", [1, 2], (2,)),
-    "y must be whole numbers [2], but came as torch.bool with shape [2].": lambda: check_shape(
-        "y", torch.ones(2, dtype=torch.bool), (2,), of="whole numbers"
-    ),
-    "x must be floating point, but came as torch.bool; call .float().": lambda: check_floating(
-        "x", torch.ones(2, dtype=torch.bool), "call .float()"
-    ),
-    "a must be floating point [2], but came as torch.int64 with shape [2].": lambda: check_shape(
-        "a", torch.ones(2, dtype=torch.int64), (2,), of="floating point"
-    ),
-    f"scores must be finite, but came with NaN or infinite values; {_checks.DIVERGED}.": lambda: (
-        check_finite("scores", torch.tensor([0.0, math.nan]))
-    ),
-}
+NAMES = globals() | {"Callable": Callable, "math": math, "Step": Step, "torch": torch}
 
 
-@pytest.mark.parametrize("sentence", REFUSED)
-def test_each_check_says_what_was_expected_and_what_came(sentence):
-    assert text_of(REFUSED[sentence]) == sentence
+@pytest.mark.parametrize(("call", "sentence"), cases_of(Path(__file__).with_name("checks.txt")))
+def test_each_check_says_what_was_expected_and_what_came(call, sentence):
+    assert said_by(call, NAMES) == sentence
 
 
 def test_what_fits_passes():

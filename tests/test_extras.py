@@ -2,29 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-NEEDS_LIGHTNING = (
-    "torchcaps.train needs lightning, which comes with the extra [train]: pip install "
-    "'torchcaps[train]'."
-)
-NEEDS_MATPLOTLIB = (
-    "torchcaps.viz needs matplotlib, which comes with the extra [study]: pip install "
-    "'torchcaps[study]'."
-)
-ASKED = {
-    "import torchcaps as tc; tc.train": NEEDS_LIGHTNING,
-    "from torchcaps import train": NEEDS_LIGHTNING,
-    "from torchcaps.train import fit": NEEDS_LIGHTNING,
-    "from torchcaps.tasks import predict": NEEDS_LIGHTNING,
-    "import torchcaps as tc; tc.viz.draw_keys": NEEDS_MATPLOTLIB,
-    "from torchcaps.study import mean_interval": (
-        "torchcaps.study needs scipy, which comes with the extra [study]: pip install "
-        "'torchcaps[study]'."
-    ),
-    "from torchcaps.report import render": NEEDS_MATPLOTLIB.replace("viz", "report"),
-}
+from error_text import cases_of
+
+ASKED = cases_of(Path(__file__).with_name("extras.txt"))
 CODE = """
 import sys
 sys.modules |= {"lightning": None, "matplotlib": None, "scipy": None}
@@ -39,12 +23,13 @@ for line in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def said():
     """One process for all: a room that failed is tried anew."""
-    line = [sys.executable, "-c", CODE, *ASKED]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    return dict(zip(ASKED, done.stdout.splitlines(), strict=True))
+    lines = [case.id for case in ASKED]
+    words = [sys.executable, "-c", CODE, *lines]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return dict(zip(lines, done.stdout.splitlines(), strict=True))
 
 
-@pytest.mark.parametrize("line", ASKED)
-def test_a_missing_package_is_a_sentence_with_its_extra(said, line):
+@pytest.mark.parametrize(("line", "sentence"), ASKED)
+def test_a_missing_package_is_a_sentence_with_its_extra(said, line, sentence):
     """It was "No module named 'lightning'", which no extra of ours is called."""
-    assert said[line] == ASKED[line]
+    assert said[line] == sentence

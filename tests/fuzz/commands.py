@@ -5,6 +5,8 @@ import io
 import json
 import random
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -22,34 +24,8 @@ from torchcaps.study import pool
 
 __all__ = ["check_command", "draw_command"]
 
-# What each command is told without an option; demo, which trains for minutes, and explore, which
-# answers until it is stopped, are left out.
-ARGUMENTS = {
-    "models": ["capsnet", "capsnt"],
-    "train": [],
-    "dissect": ["RUN"],
-    "eval": ["RUN"],
-    "predict": ["RUN", "PICTURE"],
-    "doctor": ["RUN"],
-    "check": ["RUN"],
-    "estimate": [],
-    "compare": ["RUN"],
-    "prune": ["RUN"],
-    "perturb": ["RUN"],
-    "dictionary": ["RUN"],
-    "export": ["RUN"],
-    "paper": ["RUN"],
-    "crossval": [],
-    "data list": [],
-    "data get": ["mnist", "no_such"],
-    "data check": ["part-whole", "mnist", "PICTURES"],
-    "study claims": [],
-    "study table": ["peer2022", "peer2022-t1-em-bias"],
-    "study status": ["peer2022", "STUDY"],
-    "study run": ["peer2022-t1-em-bias", "STUDY", "STUDY"],
-    "study report": [],
-    "study tables": [],
-}
+TOLD = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+ARGUMENTS, GOOD = TOLD["arguments"], TOLD["good"]
 # Of other machines, of which the bench has none.
 ELSEWHERE = {"--on", "--device"}
 
@@ -78,8 +54,6 @@ FLAGS = {each.opts[0] for options in _OPTIONS.values() for each in options if ea
 EMPTY = hashlib.sha256(b"").hexdigest()
 FILE = RemoteFile("empty.bin", 0, EMPTY, ("http://127.0.0.1:9/empty.bin",))
 NEAR = PublishedSet("bytes", "free", "here", (FILE,))
-MODELS = ["capsnet", "mitterreiter_5x16", "peer_sign_dynamic", "no_such"]
-DATA = ["tiny", "part-whole", "mnist", "folder", "no_such"]
 
 
 def draw_command(draw: random.Random, bench: Bench) -> list[str]:
@@ -99,39 +73,15 @@ def draw_command(draw: random.Random, bench: Bench) -> list[str]:
     if name == "study run":
         words += ["--time-budget", "1s"]
     if name == "train":
-        words += ["--model", draw.choice(MODELS), "--data", draw.choice(DATA)]
+        words += ["--model", draw.choice(GOOD["--model"]), "--data", draw.choice(GOOD["--data"])]
         words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
     return words
 
 
 def _argument(draw: random.Random, what: str, bench: Bench) -> str:
-    good = {
-        "RUN": [str(bench.run.folder), str(bench.network)],
-        "PICTURE": [str(bench.folder / "pictures" / "cat" / "0.png"), str(bench.recipe)],
-        "PICTURES": ["folder"],
-        "STUDY": [str(bench.study), str(bench.recipe)],
-        "--recipe": [str(bench.recipe), str(bench.network)],
-        "--root": [str(bench.folder / name) for name in ("", "mnist", "pictures", "run")],
-        "--model": MODELS,
-        "--data": DATA,
-        "--out": [str(bench.folder / name) for name in ("out0", "run", "runs", "recipe.toml")],
-        "--picture": ["x.png", "x.svg", "x.gif"],
-        "--plot": ["x.png", "x.svg", "x.gif"],
-        "--statistic": ["accuracy", "dyr.1"],
-        "--to": ["0.5"],
-        "--by": ["magnitude", "lobster", "snip", "random_masks", "cost"],
-        "--levels": ["11", "3,4"],
-        "--seeds": ["0-1", "2"],
-        "--steps": ["10"],
-        "--evidence": [str(bench.folder / "evidence"), str(bench.folder / "pictures")],
-        "--readme": [str(bench.readme)],
-        "--jobs": ["1", "2"],
-        "--timeout": ["0.5"],
-        "--image-size": ["8", "8x9", "0x3"],
-        "--image": ["1,8,8", "1x28x28", "3"],
-    }
-    if draw.random() < 0.4 and what in good:
-        return draw.choice(good[what])
+    good = [each.replace("{bench}", str(bench.folder)) for each in GOOD.get(what, [])]
+    if draw.random() < 0.4 and good:
+        return draw.choice(good)
     if what in ("--set", "--option"):
         return f"{draw.choice(['epochs', 'kernel', 'lr', 'x', ''])}={_text(odd_value(draw))}"
     if not what.startswith("--") and what.islower() and draw.random() < 0.5:
