@@ -50,7 +50,14 @@ def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call) -> None
         if "accuracy" in line and "balanced accuracy" not in line and "McNemar" not in line:
             assert "77.4%" in line, line
     numbers = json.loads((out / "crossval.json").read_text())
+    # The same line trains nothing again, and the run of a fold is a run.
+    assert json.loads(train(crops, call, out, "--class-weights", "balanced", "--json")) == numbers
+    alone = well(call("eval", out / "2-efficient_convnet-fold-1-of-3", "--json"))
+    assert json.loads(alone.out)["images"] == numbers["folds"][0]["images"]
     capsules, plain = numbers["networks"]
+    for each in (capsules, plain):
+        fields = {name: each["recipe"][name] for name in ("batch_size", "class_weights", "epochs")}
+        assert fields == {"batch_size": 31, "class_weights": "balanced", "epochs": 1}
     assert plain["parameters"] == pytest.approx(capsules["parameters"], rel=0.05)
     for name in ("balanced accuracy", "accuracy, to beat 77.4%"):
         assert re.search(rf"{name} +\d+\.\d%( \[\d+\.\d, \d+\.\d\])? ", text), name

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from typer.main import get_command
 
-from cli.command_line import Call, assert_one_sentence, well
+from cli.command_line import Call, assert_one_sentence
 from torchcaps.cli.application import app
 from torchcaps.cli.arguments import OF_RECIPE
 
@@ -27,25 +27,6 @@ def root(tmp_path_factory) -> Path:
 
 
 LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1, "--batch-size", 16]
-LINE += ["--option", "decoder=false", "--class-weights", "1,5"]
-LINE += ["--select-by", "auroc", "--set", "keep=best", "--set", "validation_share=0.5"]
-
-
-def test_one_line_gives_folds_a_plain_network_and_tests(root, tmp_path, call: Call) -> None:
-    done = well(call(*LINE, "--root", root, "--out", tmp_path / "cv"))
-    assert "skin: 32 images, 16 groups, 2 folds; no fold parts a group" in done.out
-    assert "efficient_capsnet less efficient_convnet" in done.out
-    assert "To beat: always saying 'mole' has an accuracy of 75.0%" in done.out
-    again = call(*LINE, "--root", root, "--out", tmp_path / "cv", "--json")
-    written = json.loads((tmp_path / "cv" / "crossval.json").read_text())
-    for network in written["networks"]:
-        recipe = network["recipe"]
-        assert recipe["class_weights"] == [1, 5]
-        assert (recipe["batch_size"], recipe["select_by"], recipe["epochs"]) == (16, "auroc", 1)
-    assert json.loads(again.out) == written
-    # The run of a fold is a run.
-    alone = call("eval", tmp_path / "cv" / "2-efficient_convnet-fold-1-of-2", "--json")
-    assert json.loads(alone.out)["images"] == written["folds"][0]["images"]
 
 
 def test_who_takes_a_recipe_takes_all_of_it() -> None:
