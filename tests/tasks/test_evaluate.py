@@ -216,13 +216,6 @@ def test_the_batch_size_changes_nothing(name):
         assert found.loss == pytest.approx(whole.loss, rel=1e-5)
 
 
-def test_every_image_is_shown_once_in_small_batches():
-    model = Channels()
-    evaluate(model, FOUR, batch_size=3)
-    assert model.seen == [3, 1]
-    assert not model.training
-
-
 @pytest.mark.parametrize("batch_size", [0, -1, 1.5])
 def test_a_batch_without_images_is_told(batch_size):
     words = f"batch_size must be a whole number of images from 1, but came as {batch_size}."
@@ -365,18 +358,6 @@ def test_the_text_says_what_the_numbers_are():
     assert words[1] == ["red", "100.0% [20.7, 100.0]", "1", "66.7% [20.8, 93.9]", "100.0%"]
     assert words[2][:3] == ["green", "50.0% [9.5, 90.5]", "2"]
     assert words[2][-1] == "blue (1)"
-
-
-def test_measures_of_classes_are_in_the_numbers():
-    found = evaluate(Channels(), FOUR)
-    measures = json.loads(json.dumps(found.numbers()["measures"], allow_nan=False))
-    assert measures["balanced_accuracy"]["value"] == pytest.approx(0.5)
-    assert measures["auroc"]["value"] == pytest.approx((1 + 1 + 2 / 3) / 3)
-    red, green, blue = measures["classes"]
-    assert (red["class"], green["sensitivity"]["value"]) == ("red", 0.5)
-    assert green["sensitivity"]["interval"] == pytest.approx((0.0945, 0.9055), abs=1e-4)
-    assert blue["specificity"]["value"] == pytest.approx(2 / 3)
-    assert blue["average_precision"]["value"] == pytest.approx(1 / 2)
 
 
 def test_intervals_are_of_groups_where_images_have_some():

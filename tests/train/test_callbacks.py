@@ -37,33 +37,6 @@ def end_of_epoch(run: Run, loop: Training) -> None:
     callback.on_train_epoch_end(loop)
 
 
-def test_every_epoch_adds_a_row_and_replaces_the_state(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    for epoch in range(3):
-        loop = Training(epoch)
-        end_of_epoch(run, loop)
-        # The row was there before the state was saved.
-        assert loop.saved_after == list(range(1, epoch + 2))
-        assert run.state_file.read_text() == f"state {epoch}"
-    assert [row["epoch"] for row in run.metrics()] == [1, 2, 3]
-    row = run.metrics()[0]
-    assert list(row) == ["epoch", "loss", "validation_accuracy", "seconds"]
-    assert (row["loss"], row["validation_accuracy"]) == (0.5, 0.25)
-    assert 0 <= row["seconds"] < 5
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "digests.json",
-        "metrics.jsonl",
-        "state.ckpt",
-    ]
-
-
-def test_rows_that_the_state_does_not_know_of_are_written_again(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.write_metrics([{"epoch": epoch, "loss": 9.0} for epoch in (1, 2, 3)])
-    end_of_epoch(run, Training(1))
-    assert [(row["epoch"], row["loss"]) for row in run.metrics()] == [(1, 9.0), (2, 0.5)]
-
-
 def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None:
     run = Run(tmp_path)
     end_of_epoch(run, Training(0))

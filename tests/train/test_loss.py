@@ -58,6 +58,8 @@ CASES = {
         log1pexp(-1) + log1pexp(2) + log1pexp(-3),
     ),
     "binary by its name": ([1.0, 2.0], 0, LOGITS | {"loss": "binary"}, log1pexp(-1) + log1pexp(2)),
+    # −ln softmax = ln(1 + e^∓0.2).
+    "what fits logits": ([0.5, 0.3], 0, LOGITS, log1pexp(-0.2)),
     "cross-entropy of lengths": ([0.2, 0.2], 1, {"loss": "cross_entropy"}, math.log(2)),
     # The true class leads by 0.1 and by 0.2.
     "spread of logits": ([2.5, 2.4, 2.3], 0, SPREAD | LOGITS, 0.495**2 + 0.395**2),

@@ -102,17 +102,6 @@ def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monke
     assert (trained < expected - 0.1) == (step < 500)
 
 
-# Logits 0.5 and 0.3. One class: −ln softmax = ln(1 + e^∓0.2) = 0.59814 or 0.79814.
-# Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, or 0.97408 + 0.55436.
-@pytest.mark.parametrize(
-    ("scores_are", "zero", "one"),
-    [("logits", 0.59814, 0.79814), ("independent_logits", 1.32843, 1.52843)],
-)
-def test_the_loss_fits_what_the_scores_are(scores_are, zero, one) -> None:
-    logged = logged_by(training(Fixed(False, scores_are), recipe()), "training_step")
-    assert logged["loss"] == (pytest.approx((2 * zero + one) / 3, abs=1e-5), 3)
-
-
 def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,7 +12,6 @@ import torch
 from damage import MEGABYTE, at_most
 from error_text import text_of
 from laid_runs import contents
-from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.folder import environment as environment_module
@@ -271,21 +270,6 @@ def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: 
         assert "metrics.jsonl cannot be read (it is a folder or a device)" in text_of(read)
 
 
-def test_a_digest_is_there_before_its_file(tmp_path: Path, monkeypatch) -> None:
-    """A process that is killed between the two leaves the old file, whose digest is kept."""
-    run, file = Run(tmp_path), tmp_path / "result.json"
-    run.write(file, json.dumps(RESULT))
-    for number in range(3):
-        with monkeypatch.context() as patch:
-            patch.setattr(RUN, "put_in_place", lambda *_: (_ for _ in ()).throw(OSError("killed")))
-            with pytest.raises(OSError, match="killed"):
-                run.write(file, json.dumps({**RESULT, "number": number}))
-        assert run.result() == RESULT
-    run.write(file, json.dumps({**RESULT, "number": 3}))
-    assert run.result()["number"] == 3
-    assert len(json.loads((tmp_path / "digests.json").read_text())["result.json"]) == 2
-
-
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.begin(RECIPE, "abc")
@@ -296,34 +280,6 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.glob("*.partial")] == ["ubuntu.iso.partial"]
     assert not list(tmp_path.glob(".*.partial"))
     assert run.recipe == RECIPE
-
-
-def test_rows_of_metrics_come_back_as_they_went(tmp_path: Path) -> None:
-    rows = [{"epoch": 1, "loss": 0.1 + 0.2}, {"epoch": 2, "loss": 1e-300}]
-    run = Run(tmp_path)
-    run.write_metrics(rows)
-    assert run.metrics() == rows
-    assert run.metrics_file.read_text().count("\n") == 2
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
-    file = tmp_path / "result.json"
-    write_whole(file, "old")
-    seen = []
-
-    def broken(self: Path, target: Path) -> None:
-        seen.append((self.parent == target.parent, self.read_text(), file.read_text()))
-        raise OSError("disk on fire")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", broken)
-        with pytest.raises(OSError, match="disk on fire"):
-            write_whole(file, "new")
-    # The new text lay complete beside the old one, on the same disk, before the change.
-    assert seen == [(True, "new", "old")]
-    assert file.read_text() == "old"
-    write_whole(file, "newer")
-    assert file.read_text() == "newer"
 
 
 def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
