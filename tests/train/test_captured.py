@@ -2,26 +2,34 @@
 same sequence of operators as the next. What GPUs do with it, tests/gpu says."""
 
 import itertools
+import math
+import os
 import random
-from contextlib import contextmanager, nullcontext
+import signal
 from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from laid_runs import rows
+from recorded_graph import graphs_on_a_processor
 from torchcaps import create_model
-from torchcaps.data import Batch, ImageSet
+from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.errors import Diverged, Interrupted
+from torchcaps.layers import InvertedRouting
 from torchcaps.models import list_models
 from torchcaps.models.limits import without_memory
-from torchcaps.train import make_recipe
+from torchcaps.train import fit, make_recipe
 from torchcaps.train import update as of_update
 from torchcaps.train.batches import Batches
-from torchcaps.train.captured import Captured, why_not
+from torchcaps.train.captured import Captured, has_dropout, why_not
+from torchcaps.train.loop import Loop
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Loss, Optimiser, Precision, Schedule
@@ -76,8 +84,8 @@ def without_values(network, mode):
                 part._buffers[name] = mode.from_tensor(each)
 
 
-def steps_of(preset, schedule, loss, precision, optimiser):
-    """What two steps call, after what is made in a first one."""
+def steps_of(preset, schedule, loss, precision, optimiser, *, count):
+    """What so many steps call, after what is made in a first one."""
     recipe = make_recipe(
         **{"model": preset, "data": "own", "loss": loss, "precision": precision},
         **{"optimiser": optimiser, "schedule": schedule, **SCHEDULES[schedule]},
@@ -98,7 +106,7 @@ def steps_of(preset, schedule, loss, precision, optimiser):
         has_decoder = getattr(network, "decoder", None) is not None
         update._measured.write([torch.zeros(())] * (4 if has_decoder else 2))
         update._move()
-        for update.step in range(1, 3):
+        for update.step in range(1, 1 + count):
             update.fill()
             with Recorded() as step:
                 update.work(batch)
@@ -106,11 +114,17 @@ def steps_of(preset, schedule, loss, precision, optimiser):
     return steps
 
 
-def assert_can_be_captured(*what):
-    one, other = steps_of(*what)
-    assert one == other
+def assert_can_be_captured(*what, count=2):
+    """Fake tensors refuse to tell a value themselves."""
+    one, *others = steps_of(*what, count=count)
+    assert all(other == one for other in others)
     names = {name for name, *_ in one}
     assert not [name for name in names if "lift" in name or "_local_scalar" in name]
+
+
+@pytest.mark.parametrize("preset", list_models())
+def test_a_step_of_any_network_asks_for_no_value(preset):
+    assert_can_be_captured(preset, *drawn(preset), count=1)
 
 
 # One of every family; the others make an epoch of such steps longer, and say no more.
@@ -125,14 +139,14 @@ FAMILIES += ("peer_sign_em", "rem_gamma", "rem_eff_norb", "tsai_inverted_simple_
         for each in list_models()
     ],
 )
-def test_a_step_of_any_network_can_be_captured(preset):
+def test_two_steps_of_any_network_are_the_same(preset):
     assert_can_be_captured(preset, *drawn(preset))
 
 
-@pytest.mark.slow
+@pytest.mark.drawn(32)
 @pytest.mark.parametrize("how", [*itertools.product(SCHEDULES, LOSSES, PRECISIONS, OPTIMISERS)])
 @pytest.mark.parametrize("preset", FAMILIES)
-def test_a_step_by_any_recipe_can_be_captured(preset, how):
+def test_two_steps_by_any_recipe_are_the_same(preset, how):
     assert_can_be_captured(preset, *how)
 
 
@@ -271,84 +285,135 @@ def test_why_a_recipe_is_not_captured(monkeypatch, changed, device, ranks, text)
     assert why_not(recipe, device, ranks) == text
 
 
-class Told:
-    """In place of an update: what it was asked for, and of which pixels."""
+class Adding:
+    """In place of an update: adds up what it is shown, times a rate that rises with every step."""
 
     device = torch.device("cpu")
     optimiser = SimpleNamespace(zero_grad=lambda: None)
 
     def __init__(self):
-        self.happened = []
+        self.rate, self.total = torch.zeros(()), torch.zeros(())
+        self.by_python, self.images = 0, []
 
     def fill(self):
-        pass
+        self.rate.add_(1)
 
     def work(self, batch):
-        self.happened.append(("work", float(batch.pixels.sum())))
+        self.by_python += 1
+        self.total.add_(self.rate * (batch.pixels.sum() + 10 * batch.labels.sum()))
 
     def worked(self, images):
-        self.happened.append(("worked", images))
+        self.images.append(images)
 
 
-class Graph:
-    """In place of a CUDA graph: what was captured is not done, and done when it is replayed."""
-
-    @contextmanager
-    def captured(self, update):
-        before = len(update.happened)
-        yield
-        self.update, self.of = update, update.happened.pop()
-        assert len(update.happened) == before
-
-    def replay(self):
-        self.update.happened.append(("replay", self.of[1]))
+def of(number, count=2):
+    return Batch(torch.full((count, 1, 1, 1), float(number)), torch.full((count,), number))
 
 
-@pytest.fixture
-def graphs(monkeypatch):
-    """Streams and graphs where there is no GPU."""
-    update, stream = Told(), SimpleNamespace(wait_stream=lambda other: None)
-    for name, stand_in in {
-        "Stream": lambda device: stream,
-        "current_stream": lambda: stream,
-        "stream": lambda which: nullcontext(),
-        "graph_pool_handle": lambda: None,
-        "CUDAGraph": Graph,
-        "graph": lambda graph, **how: graph.captured(update),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    return update
-
-
-def of(pixels, count=2):
-    return Batch(torch.full((count, 1, 1, 1), float(pixels)), torch.zeros(count).long())
-
-
-def test_a_step_is_captured_after_three_and_then_repeated_for_each_size(graphs):
-    step = Captured(graphs)
-    for k in range(5):
+def test_a_step_is_captured_after_three_and_then_repeated_for_each_size(monkeypatch):
+    graphs, update = graphs_on_a_processor(monkeypatch), Adding()
+    step = Captured(update)
+    for k in range(6):
         step(of(k))
         step(of(k, 1), images=0)
-    large = [("work", 0), ("work", 2), ("work", 4), ("replay", 6), ("replay", 6)]
-    small = [("work", 0), ("work", 1), ("work", 2), ("replay", 3), ("replay", 3)]
-    expected = []
-    for one, two in zip(large, small, strict=True):
-        expected += [one, ("worked", 2), two, ("worked", 0)]
-    assert graphs.happened == expected
-    # The graph reads the images of the last step where those of the first one lay.
-    assert [float(there.pixels.sum()) for _, there in step.graphs.values()] == [8, 4]
+    # Three ordinary steps of each size, and its capture, which adds nothing.
+    assert update.by_python == 8
+    assert [graph.replays for graph in graphs] == [3, 3]
+    assert update.images == [2, 0] * 6
+    assert update.total == sum(11 * k * (2 * (2 * k + 1) + (2 * k + 2)) for k in range(6))
 
 
-def test_a_step_that_cannot_be_captured_says_so_once_and_is_done(graphs, monkeypatch, caplog):
+def test_a_step_that_cannot_be_captured_says_so_once_and_is_done(monkeypatch, caplog):
+    graphs, update = graphs_on_a_processor(monkeypatch), Adding()
+
     def refused(*_, **__):
         raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
     monkeypatch.setattr(torch.cuda, "graph", refused)
-    step = Captured(graphs)
+    step = Captured(update)
     for k in range(6):
         step(of(k))
-    assert [each for each, _ in graphs.happened] == ["work", "worked"] * 6
+    assert not graphs
+    assert update.by_python == 6
+    assert update.total == sum(22 * k * (k + 1) for k in range(6))
     assert [record.message for record in caplog.records] == [
         "no graph could be made of a training step (operation not permitted when stream is "
         "capturing), so Python goes through each"
     ]
+
+
+# A rate that falls, a margin that grows, masks, momentum, statistics of batches, half precision.
+RUNS = {
+    "capsnet": {
+        "options": {"width": 4, "types": 1, "d_primary": 4, "d_class": 4},
+        **{"schedule": "exponential", "decay": 0.9},
+    },
+    "mitterreiter_5x16": {
+        **{"options": {"decoder": False}, "optimiser": "sgd", "learning_rate": 0.05},
+        **{"momentum": 0.9, "schedule": "steps", "decay": 0.5, "milestones": [1, 3]},
+    },
+    "peer_sign_em": {
+        **{"loss": "spread", "spread_steps": 20, "schedule": "cosine", "precision": "bfloat16"},
+        **{"optimiser": "adamw", "prune": "magnitude", "prune_to": 0.5, "prune_ramp": 3},
+    },
+}
+
+
+@pytest.mark.parametrize("model", RUNS)
+def test_a_run_by_graphs_is_the_run_without_them_also_after_a_stop(model, tmp_path, monkeypatch):
+    """Bit for bit, by operators that are repeated on a processor; what steps measured is read
+    several steps later, as on a GPU."""
+    spec = PartWholeSpec(size=20, n_classes=3)
+    own = part_whole("train", 40, spec=spec), part_whole("test", 6, spec=spec)
+    fields = {"data": "own", "epochs": 4, "batch_size": 8, "validation_share": 0.25}
+    recipe = make_recipe(model=model, **fields, **RUNS[model])
+    whole = fit(recipe, tmp_path / "whole", own=own)
+    graphs = graphs_on_a_processor(monkeypatch)
+    monkeypatch.setattr("torchcaps.train.loop.why_not", lambda *_, **__: "")
+    monkeypatch.setattr(of_update, "Rows", lambda most: Rows(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "training_step", stopping(Loop.training_step, after=6))
+        with pytest.raises(Interrupted):
+            fit(recipe, tmp_path / "graphs", own=own)
+    run = fit(recipe, tmp_path / "graphs", own=own)
+    # Of batches of eight: one of the first stretch, and those after three of the second.
+    assert [graph.replays for graph in graphs] == [2, 4]
+    weights, expected = (load_file(each.model_file) for each in (run, whole))
+    assert weights.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert torch.equal(weights[name], weight), name
+    assert rows(run) == rows(whole)
+
+
+def stopping(training_step, after):
+    """Tell the process to stop when so many updates were made."""
+
+    def step(loop, batch, batch_idx):
+        training_step(loop, batch, batch_idx)
+        if loop.global_step == after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return step
+
+
+def test_a_loss_that_is_lost_is_told_with_its_step_when_it_is_read(monkeypatch):
+    monkeypatch.setattr(of_update, "Rows", lambda most: Rows(3))
+    update = Update(nn.Linear(1, 1), make_recipe(model="own", data="own"))
+    update._names = ("loss",)
+    for loss in (1.0, 2.0, 3.0, 4.0, math.nan):
+        update._measured.write([torch.tensor(loss)])
+        # As a batch after which weights do not move, so that there are no gradients.
+        update.step += 1
+        update.worked(2, last=False)
+    assert update.sums.means() == {"loss": 2.0}
+    with pytest.raises(Diverged, match="the loss became nan at step 5, so"):
+        update.read()
+
+
+def test_runs_beside_each_other_share_no_graphs_of_dropout():
+    assert why_not(make_recipe(model="capsnet", data="own"), CUDA, Ranks(), shares_random=True) == (
+        "graphs of several runs would draw dropout from one generator"
+    )
+    assert has_dropout(nn.Sequential(nn.Dropout2d(0.1)))
+    assert has_dropout(nn.Sequential(InvertedRouting(dropout=0.1)))
+    assert not has_dropout(nn.Sequential(InvertedRouting(), nn.Linear(1, 1)))

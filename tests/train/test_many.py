@@ -12,6 +12,7 @@ from laid_runs import rows
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train import fit, fit_many, make_recipe
+from torchcaps.train import loop as of_loop
 from torchcaps.train.loop import Loop
 from torchcaps.train.many import outcomes
 
@@ -77,7 +78,13 @@ def test_they_take_steps_in_turn(alone, tmp_path, monkeypatch):
         step(self, batch, batch_idx)
 
     monkeypatch.setattr(Loop, "training_step", told)
+    # Each asks whether it may be captured, as one that would draw dropout beside another.
+    asked = []
+    monkeypatch.setattr(of_loop, "has_dropout", lambda model: True)
+    monkeypatch.setattr(of_loop, "why_not", lambda *_, shares_random: asked.append(shares_random))
+    monkeypatch.setattr(of_loop, "Captured", lambda update: update)
     fit_many(RECIPES[:2], outs(tmp_path)[:2])
+    assert asked == [True, True]
     # Thirty images by batches of 8, twice; and by 5, three times.
     assert Counter(seen) == {0: 8, 1: 18}
     assert seen[:16] == [0, 1] * 8

@@ -231,7 +231,8 @@ class Update:
             return
         rows = self._gradients.read(self._moves)
         for name, columns in self._columns.items():
-            for norm in np.linalg.norm(rows[:, columns], axis=1):
+            # Each row in one piece: else numpy adds in another order where several are read.
+            for norm in np.linalg.norm(rows.take(columns, axis=1), axis=1):
                 # An update whose gradients overflow, as in float16 now and then, is left out.
                 is_finite = bool(np.isfinite(norm))
                 self.norms.add(name, norm if is_finite else norm.dtype.type(0), int(is_finite))
