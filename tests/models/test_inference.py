@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torchcaps as tc
+from recorded_graph import graphs_on_a_processor
 from torchcaps.errors import TorchcapsError
 
 
@@ -46,6 +47,26 @@ def test_weights_that_are_loaded_later_count(network):
         expected = network(images(2)).scores
     assert (expected - before).abs().max() > 1e-3
     torch.testing.assert_close(fast(images(2)), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_graph_scores_any_number_of_images_by_the_weights_of_the_day(
+    network, monkeypatch, precision
+):
+    """By operators that are repeated on a processor, whose large kernels are laid out elsewhere."""
+    made, batch = graphs_on_a_processor(monkeypatch), images(4)
+    close = {"rtol": 0, "atol": 1e-6 if precision == "float32" else 0.02}
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    fast = tc.optimise_for_inference(network, batch, precision=precision)
+    with torch.inference_mode():
+        fast._capture(batch.clone())
+    for factor in (1, 0.8):
+        with torch.no_grad():
+            for weight in network.parameters():
+                weight.mul_(factor)
+            expected = network(images(11)).scores
+        torch.testing.assert_close(fast(images(11)), expected, **close)
+    assert made[0].replays == 2 * 3
 
 
 def test_bfloat16_says_how_far_it_is(network):

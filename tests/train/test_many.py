@@ -11,7 +11,7 @@ import torch
 from laid_runs import rows
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
-from torchcaps.train import fit, fit_many, make_recipe
+from torchcaps.train import Run, fit, fit_many, make_recipe
 from torchcaps.train import loop as of_loop
 from torchcaps.train.loop import Loop
 from torchcaps.train.many import outcomes
@@ -118,6 +118,33 @@ def test_sigterm_stops_all_of_them(alone, tmp_path, monkeypatch):
         assert signal.getsignal(signal.SIGTERM) is before
     assert all((out / "state.ckpt").is_file() for out in outs(tmp_path))
     check_equal(fit_many(RECIPES, outs(tmp_path)), alone)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_killed_each_goes_on_alone(alone, tmp_path):
+    """When all are in their second epoch."""
+    step = Loop.training_step
+
+    def killed(self, batch, batch_idx):
+        if self.recipe.seed == 1 and self.global_step == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step(self, batch, batch_idx)
+
+    child = os.fork()
+    if child == 0:
+        # Rather no end of its own than a second pytest, or one that hangs.
+        try:
+            signal.alarm(120)
+            Loop.training_step = killed
+            fit_many(RECIPES, outs(tmp_path))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    runs = [Run(out) for out in outs(tmp_path)]
+    assert [(len(run.metrics()), run.is_done) for run in runs] == [(1, False)] * 3
+    for run, recipe in zip(runs, RECIPES, strict=True):
+        fit(recipe, run.folder)
+    check_equal(runs, alone)
 
 
 def test_one_that_fails_lets_the_others_end(alone, tmp_path):
