@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 # What a sceptical reader found, and what each is now.
 FOUND_UNJUST = {
     "rem-q-saliency-focus": "undecided",
-    "mitt2023-q-primecaps-not-invariant": "holds",
+    "mitt2023-q-primecaps-not-invariant": "undecided",
     "gu2021-q-cr-separates-classes": "undecided",
     "gu2021-q-compactness-fmnist": "not testable",
     "gu2021-q-cr-and-squash-semantic": "undecided",

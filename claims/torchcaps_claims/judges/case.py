@@ -19,6 +19,7 @@ from torchcaps_claims.verdict import (
 
 # None while records are missing.
 Verdict = StatementVerdict | None
+NONE_DIED = "no capsule died, so nothing that makes capsules die was at work"
 
 
 class Case(Evidence):
@@ -94,8 +95,7 @@ class Case(Evidence):
     def if_any_died(self, part: Verdict) -> Verdict:
         """The same; where no capsule died anywhere it says why nothing is decided."""
         is_zero = part is not None and part.ours.low == part.ours.high == part.threshold
-        because = "no capsule died, so nothing that makes capsules die was at work"
-        return without_lean(part, because) if is_zero else part
+        return without_lean(part, NONE_DIED) if is_zero else part
 
     def varies(
         self,

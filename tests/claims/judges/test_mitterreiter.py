@@ -36,9 +36,9 @@ def word(name, *records):
         ("routing-almost-static", {"dyr.2": 0.14, "dyr.3": 0.1, "dys.2": 2.24}, "holds"),
         ("routing-almost-static", {"dyr.2": 0.35, "dyr.3": 0.4, "dys.2": 1.24}, "fails"),
         ("routing-almost-static", {"dyr.2": 0.14, "dyr.3": 0.4}, "undecided"),
-        ("active-less-than-classes", {"cas.4": 7.0}, "holds"),
-        # Its premise is false.
-        ("active-less-than-classes", {"cas.4": 11.0}, "fails"),
+        # A sentence with if, whose premise is true, or false.
+        ("active-less-than-classes", {"cas.4": 7.0}, "undecided"),
+        ("active-less-than-classes", {"cas.4": 11.0}, "undecided"),
         ("primecaps-always-active", {"car.1": 0.5}, "fails"),
         # Older records have no other threshold.
         ("primecaps-always-active", {"car.1": 1.5}, "undecided"),
@@ -92,7 +92,8 @@ FALLING = {
 RISING = {name: 2 - left for name, left in FALLING.items() if "shear" in name and name[-1] == "4"}
 UNTURNED = {name: left for name, left in FALLING.items() if "180" not in name}
 SMALL = {f"pearson.{x}.1": 0.99 for x in ("rotation 20°", "shear 10°", "scale 0.8")}
-FAR = "pearson.translation 4 px.1"
+FAR, COSINE = "pearson.translation 4 px.1", "corr.translation 4 px.1"
+ALIKE = {name.replace("pearson", "corr"): 0.999 for name in (*SMALL, FAR)}
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,9 @@ FAR = "pearson.translation 4 px.1"
         ("correlation-decreases", {**FALLING, **RISING}, "fails"),
         ("primecaps-not-invariant", {**SMALL, FAR: 0.8}, "holds"),
         ("primecaps-not-invariant", {**SMALL, FAR: 0.99}, "fails"),
-        # A cosine of saturated lengths is near one whatever they do.
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.6, "corr.translation 4 px.1": 0.999}, "holds"),
+        # A cosine of saturated lengths is near one whatever they do, and the paper argues by it.
+        ("primecaps-not-invariant", {**SMALL, FAR: 0.6, **ALIKE}, "undecided"),
+        ("primecaps-not-invariant", {**SMALL, FAR: 0.6, **ALIKE, COSINE: 0.8}, "holds"),
         ("primecaps-not-invariant", {**SMALL, FAR: 0.95}, "undecided"),
         ("primecaps-not-invariant", SMALL, None),
         ("parse-trees-not-dynamic", TREES, "holds"),
@@ -115,7 +117,8 @@ FAR = "pearson.translation 4 px.1"
         ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6, "dyr.3": 0.7}, "fails"),
         ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6}, "undecided"),
         ("different-tree-similar-image", {"share_as_far": 0.05}, "holds"),
-        ("different-tree-similar-image", {"share_as_far": -0.05}, "fails"),
+        # It can happen, and that it is rare does not contradict it.
+        ("different-tree-similar-image", {"share_as_far": -0.05}, "undecided"),
         ("different-tree-similar-image", {"share_as_far": 0.01}, "undecided"),
     ],
 )  # fmt: skip
@@ -127,14 +130,11 @@ def test_three_seeds_of_a_statement_that_asks_for_five():
     assert word("routing-almost-static", net({"dyr.2": 0.1, "dyr.3": 0.1}, seeds=3)) == "undecided"
 
 
-def test_the_last_routing_is_more_dynamic_in_rate_and_in_sum():
-    rate = {"dyr.2": 0.2, "dyr.3": 0.2, "dyr.4": 0.38}
-    assert word("last-layer-more-dynamic", net({**rate, "dys.2": 1, "dys.3": 1, "dys.4": 3})) == (
-        "holds"
-    )
-    assert word("last-layer-more-dynamic", net({**rate, "dys.2": 1, "dys.3": 4, "dys.4": 3})) == (
-        "fails"
-    )
+def test_the_last_routing_is_more_dynamic_by_rate():
+    """By the sum ten classes are held against sixteen capsules."""
+    rate, sums = {"dyr.2": 0.2, "dyr.3": 0.2, "dyr.4": 0.38}, {"dys.2": 1, "dys.3": 4, "dys.4": 3}
+    assert word("last-layer-more-dynamic", net({**rate, **sums})) == "holds"
+    assert word("last-layer-more-dynamic", net({**rate, "dyr.4": 0.1})) == "fails"
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,19 @@ def test_the_last_routing_is_more_dynamic_in_rate_and_in_sum():
     ],
 )
 def test_no_class_is_dead(dead, expected):
-    values = {f"cds.5@{IMAGES}": dead}
+    values = {f"cds.5@{IMAGES}": dead, f"cds.4@{IMAGES}": [0, 0, 1, 7, 0][: len(dead)]}
     found = record(NET, "expanded-mnist", values=values)
     assert word("output-layer-no-dead", found) == expected
+
+
+def test_classes_that_live_where_all_do_say_nothing():
+    values = {f"cds.{k}@{IMAGES}": [0] * 5 for k in range(1, 6)}
+    found = judge_statement(
+        find_claim("mitt2023-q-output-layer-no-dead"),
+        [record(NET, "expanded-mnist", values=values)],
+    )
+    assert (found.word, found.would) == ("undecided", None)
+    assert found.open_because.startswith("no capsule died")
 
 
 def test_routing_and_not_depth_kills():
