@@ -5,7 +5,8 @@ one within two standard errors of our mean; one standard error must be no larger
 It is `better` or `worse` when the whole 95 % interval over seeds lies beyond the tolerance, or all
 of six seeds do, and `undecided` otherwise; always below three seeds, and where a reduced run
 is too far from the paper's to be compared (`comparable.py`). The tolerance is a quarter of the
-printed errors; a printed deviation widens nothing.
+printed errors, or a tenth of another number, and no more than a quarter of what that misses to its
+bound; a printed deviation widens nothing.
 
 A statement about a statistic `holds` when the whole interval is on its side of the threshold,
 `fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
@@ -68,6 +69,9 @@ LOWER_IS_BETTER = {
     "steps before learning starts (at least)",
     "dys upper bound",
 }
+# Of a layer of capsules.
+AT_MOST_ONE = {"cnm", "car", "cdr"}
+AT_MOST_ALL = {"cns", "cas", "cds", "capsules_alive"}
 # Printed as a bound, which any larger number agrees with, or any smaller one.
 AT_LEAST = {"steps before learning starts (at least)"}
 AT_MOST = {"dys upper bound"}
@@ -289,7 +293,23 @@ def tolerance_of(claim: Claim) -> float:
     assert isinstance(value, int | float)
     if claim.kind in SHARES:
         return TOLERANCE_OF_ERRORS * min(value, 100.0 - value)
-    return TOLERANCE_OF_OTHERS * abs(value)
+    usual = TOLERANCE_OF_OTHERS * abs(value)
+    most = _most(claim)
+    if most is None:
+        return usual
+    # A tenth of what lies just below its bound lets everything through.
+    return min(usual, max(TOLERANCE_OF_ERRORS * (most - value), _last_digit(claim) / 2))
+
+
+def _most(claim: Claim) -> float | None:
+    """What a number of capsules cannot exceed: a length or a rate one, a sum over a layer as many
+    as the layer has."""
+    if claim.metric in AT_MOST_ONE:
+        return 100.0 if claim.unit == "%" else 1.0
+    if claim.metric not in AT_MOST_ALL:
+        return None
+    layers, layer = claim.conditions["capsules_per_layer"], claim.conditions["layer"]
+    return float(layers[-1 if layer == "output" else int(layer) - 1])
 
 
 def is_as_right(accuracies: Sequence[float], printed: float) -> bool:

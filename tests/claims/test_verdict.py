@@ -44,6 +44,29 @@ def test_tolerances(claim, tolerance):
     assert tolerance_of(claim) == pytest.approx(tolerance)
 
 
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        # No length is above one, and no sum of sixteen above sixteen: a quarter of what is missing.
+        ("mitt2023-t2-layer1-cnm", 0.0125),
+        ("mitt2023-t2-layer1-cns", 0.1875),
+        ("mitt2023-t1-layer2-capsules-alive", 0.275),
+        # No less than the last digit that is printed.
+        ("mitt2023-t2-layer1-cas", 0.5),
+        # A tenth is less.
+        ("mitt2023-t2-layer2-cnm", 0.032),
+        ("mitt2023-t2-layer4-cas", 0.351),
+        ("mitt2023-t2-layer5-cas", 0.305),
+        ("mitt2023-t2-layer4-cdr", 0.063),
+        ("mitt2023-text-dead-layer4", 6.3),
+        # No bound is known.
+        ("mitt2023-t1-layer1-dyr", 0.03),
+    ],
+)
+def test_what_nearly_all_of_a_bound_would_let_through(name, tolerance):
+    assert tolerance_of(find_claim(name)) == pytest.approx(tolerance)
+
+
 def test_a_test_may_leave_a_claim_open():
     claim = find_claim("tsai2020-q-cost-grows")
     assert verdict.judge_test(claim, "tests/a.py::b").text() == "holds: shown by tests/a.py::b"
