@@ -63,9 +63,10 @@ def bear_out(word: str, starts: Sequence[Start]) -> bool:
 
 
 def contradict(word: str, starts: Sequence[Start]) -> Start | None:
-    """The first scale at which the claim comes out otherwise."""
+    """The first scale at which the claim comes out otherwise. What is reproduced from our default
+    alone is no more the paper's than what is not."""
     others = (each for each in _that_count(starts) if each.word not in (word, "undecided"))
-    return next(others, None) if word in SIDES else None
+    return next(others, None) if word in (*SIDES, "reproduced") else None
 
 
 def _that_count(starts: Sequence[Start]) -> list[Start]:

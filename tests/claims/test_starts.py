@@ -1,11 +1,13 @@
 """Verdicts that rest on our first weights, beside made records of other first weights."""
 
+from dataclasses import replace
+
 import pytest
 
 from made_records import record
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.pages import page, protocol
-from torchcaps_claims.starts import SCALES, STUDY
+from torchcaps_claims.starts import FIRST_WEIGHTS, SCALES, STUDY
 from torchcaps_claims.texts import HERE
 
 NUMBER, STATEMENT = "mitt2023-t1-layer3-dyr", "mitt2023-q-cas-declines"  # 0.30 is printed
@@ -27,14 +29,14 @@ def net(numbers, *, right=99.3, seeds=5, **options):
     return made.model_copy(update={"study": study, "claims": about})
 
 
-def found(claim, ours, *others):
+def found(claim, ours, *others, default=FIRST_WEIGHTS):
     """With a network from N(0, 1), and others: what a scale gives, and how often it is right."""
     starts = [
         net(numbers, right=right, seeds=3, weight_std=scale)
         for scale, (numbers, right) in zip(SCALES, others, strict=False)
     ]
     records = dict(zip("abcde", (net(ours), *starts), strict=False))
-    return result_of(find_claim(claim), records)
+    return result_of(replace(find_claim(claim), default=default), records)
 
 
 def dyr(value):
@@ -89,6 +91,29 @@ def test_a_statement_by_the_rule_of_its_study(ours, others, status):
     """Three seeds a scale decide, where its row asks for five."""
     each = found(STATEMENT, ours, *((numbers, 96.0) for numbers in others))
     assert each.status == status
+
+
+@pytest.mark.parametrize(
+    ("others", "status"),
+    [
+        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.3), 96.0)], "reproduced"),
+        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.1), 96.0)], "undecided"),
+        # Undecided at one, or before all four were run.
+        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.2695), 96.0)], "reproduced"),
+        ([NEVER, (dyr(0.1), 96.0), (dyr(0.1), 96.0)], "reproduced"),
+    ],
+)
+def test_what_our_default_alone_reproduces_is_open(others, status):
+    assert found(NUMBER, dyr(0.3), *others).status == status
+
+
+def test_of_a_row_with_another_default_too_the_study_says_nothing():
+    row = find_claim(NUMBER).default
+    assert row == f"{FIRST_WEIGHTS}; nor how many iterations route: ours are 3"
+    others = [NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.2), 96.0)]
+    assert found(NUMBER, dyr(0.1), *others, default=row).status == "on our default"
+    # What contradicts leaves it open all the same.
+    assert found(NUMBER, dyr(0.3), *others, default=row).status == "undecided"
 
 
 def test_what_contradicts_is_named():
