@@ -201,6 +201,34 @@ def test_any_way_of_pruning():
     assert word("any-pruning", *dense, *less[:-1], unknown) == "undecided"
 
 
+def test_what_lowers_entropy_in_narrow_networks_leans_nowhere():
+    """Wider ones of ours have higher entropy after pruning by magnitude; it may still fail."""
+    sets, ways = ("mnist", "cifar10"), ("lobster", "magnitude", "snip", "random_masks")
+
+    def of(entropy, width):
+        numbers = {"entropy+K11": entropy, "sparsity": 80.0}
+        dense = [
+            net(data, {"entropy+K11": 8.0}, width=width).model_copy(update={"reduced": "narrow"})
+            for data in sets
+        ]
+        return dense + [
+            pruned(data, numbers, to=0.8, way=way, width=width).model_copy(
+                update={"reduced": "narrow"}
+            )
+            for data in sets
+            for way in ways
+        ]
+
+    def found(*records):
+        return judge_statement(find_claim("rem-q-any-pruning"), records)
+
+    assert found(*of(6.0, 128)).word == "holds"
+    narrow = found(*of(6.0, 16))
+    assert (narrow.word, narrow.would) == ("undecided", None)
+    assert "561b2d096632" in narrow.open_because
+    assert found(*of(9.0, 16)).word == "fails"
+
+
 def low_and_high(data, low, high, *, short=0.0):
     """`low` at a sparsity of 20 %; `short` is how far each network ended from what was asked."""
     entropies = {0.1: 8.0, 0.2: low, 0.3: 8.0, 0.8: high, 0.9: high}
