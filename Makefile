@@ -12,6 +12,7 @@ SEED ?= $(shell $(PYTHON) -c "import random; print(random.randrange(2**32))")
 
 BUDGET ?= 540
 DEVICE ?= cuda
+TINY ?=
 DATA ?= data
 OUT ?= build/gpu
 
@@ -60,9 +61,9 @@ test-all: .venv/.all
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
 
 # Tests, speed and studies on a GPU within BUDGET seconds, by the Python and the PyTorch that are there.
-# The same line goes on; what it finds is in OUT.
+# The same line goes on; what it finds is in OUT. Without a GPU, make gpu DEVICE=cpu TINY=1 rehearses it.
 gpu:
-	$(PYTHON) benchmarks/gpu.py run --budget $(BUDGET) --device $(DEVICE) --root $(DATA) --out $(OUT)
+	$(PYTHON) benchmarks/gpu.py run --budget $(BUDGET) --device $(DEVICE) $(if $(TINY),--tiny) --root $(DATA) --out $(OUT)
 
 # The pages of docs/ and the reference, as one site: build/docs/index.html. A warning is an error.
 docs: .venv/.docs

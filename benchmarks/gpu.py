@@ -51,6 +51,23 @@ NEEDED += ("filelock", "PIL", "pytest", "hypothesis")
 NETWORKS = ("mitterreiter_5x16", "capsnet", "efficient_capsnet", "gamma_capsnet", "deepcaps")
 NETWORKS += ("matrix_capsnet", "tsai_inverted_simple_c10", "tsai_inverted_resnet_c10", "resnet18")
 NETWORKS += ("efficient_convnet",)
+# What an H200 should reach, an H100 seven tenths of it: by the step and its number.
+AIMS: dict[str, tuple[str, float]] = {
+    "fit/mitterreiter_5x16": ("captured_images_a_second", 55_000),
+    "fit/capsnet": ("captured_images_a_second", 35_000),
+    "fit/efficient_capsnet": ("captured_images_a_second", 120_000),
+    "fit/gamma_capsnet": ("captured_images_a_second", 14_000),
+    "fit/deepcaps": ("captured_images_a_second", 16_000),
+    "fit/matrix_capsnet": ("captured_images_a_second", 2_700),
+    "fit/tsai_inverted_simple_c10": ("captured_images_a_second", 3_500),
+    "compiled/capsnet": ("compiled_captured_images_a_second", 60_000),
+    "compiled/gamma_capsnet": ("compiled_captured_images_a_second", 32_000),
+    "compiled/matrix_capsnet": ("compiled_captured_images_a_second", 6_000),
+    "compiled/tsai_inverted_simple_c10": ("compiled_captured_images_a_second", 7_000),
+    "many/mitterreiter_5x16": ("together_images_a_second", 250_000),
+    # The most that it should take.
+    **{f"networks/{name}": ("host_us", 50) for name in NETWORKS},
+}
 # Sixteen networks at once: as one by vmap; in turn, and in as many processes.
 MANY = ("stacked", "many")
 PARTS = ("ceilings", "tests", "networks", "fit", "many", "compiled", "queue")
@@ -162,7 +179,7 @@ class Work:
             Part("ceilings", ceilings, 25, 3, self.steps),
             Part("tests", tuple(TESTS), 120, 10, self.tests),
             Part("networks", tuple(f"networks/{x}" for x in networks), 90, 10, self.steps),
-            Part("fit", tuple(f"fit/{x}" for x in networks[:2]), 30, 5, self.steps),
+            Part("fit", tuple(f"fit/{x}" for x in networks[:7]), 50, 5, self.steps),
             Part("many", tuple(f"{x}/mitterreiter_5x16" for x in MANY), 75, 5, self.steps),
             Part("compiled", tuple(f"compiled/{x}" for x in networks), 45, 5, self.steps),
             Part("queue", queue, math.inf, 10, self.queue),
@@ -318,6 +335,17 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
     return f"{len(failed)} of {executed} tests failed, the first: {failed[0]}" if failed else ""
 
 
+def beside_aims(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for every aim: what was measured, or that it is open."""
+    latest = {row["step"]: row for row in rows}
+    found = []
+    for step, (name, aim) in AIMS.items():
+        value = latest.get(step, {}).get(name)
+        said = "open" if value is None else f"{value:,}"
+        found.append(f"{step}: {name} {said}, aim {aim:,}")
+    return found
+
+
 def last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
@@ -349,6 +377,8 @@ def run(given: argparse.Namespace) -> str:
     plan = [part for part in work.plan() if not given.parts or part.name in given.parts]
     spent = time.monotonic() - started
     left = go(plan, records, given.budget - spent, time.monotonic)
+    if given.device == "cuda" and not given.tiny:
+        print(*beside_aims(records.rows()), sep="\n")
     print(f"{time.monotonic() - started:.0f} s; left: {' '.join(left) or 'nothing'}")
     return verdict(records.rows()) if any(part.name == "tests" for part in plan) else ""
 

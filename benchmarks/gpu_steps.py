@@ -119,6 +119,19 @@ def in_turn(step: "Step | Stacked") -> Callable[[], None]:
     return lambda: step(next(left))
 
 
+def host_us(step: Step, device: torch.device, count: int = 40) -> float:
+    """Microseconds that Python takes for an update, for which the device need not be done; of fewer
+    updates than those after which it is asked what they measured."""
+    step.update.read()
+    wait(device)
+    began = time.perf_counter()
+    for number in range(count):
+        step(number)
+    spent = time.perf_counter() - began
+    wait(device)
+    return round(1e6 * spent / count, 1)
+
+
 def matmul(device: torch.device, tiny: bool) -> Found:
     size, found = 256 if tiny else 8192, {}
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -179,6 +192,7 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     found["captured"] = parity(eager, replayed)
     timed("eager", eager)
     timed("captured", replayed)
+    found["host_us"] = host_us(replayed, device, 4 if tiny else 40)
     # The table of models.layout was measured on processors.
     is_last = eager.update.recipe.channels_last
     other = made(captured=True, channels_last=not is_last)
@@ -198,7 +212,7 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
 
 def fitted(preset: str, device: torch.device, tiny: bool, *, ways: tuple[str, ...] = WAYS) -> Found:
     """Images a second of `fit` in its second epoch, and seconds of all of it, by each way."""
-    count, (shape, batch_size), found = _images(tiny), SHAPES[preset], {}
+    count, (shape, batch_size), found = _images(preset, tiny), SHAPES[preset], {}
     recipe = make_recipe(model=preset, data="own", batch_size=min(batch_size, count), epochs=2)
     own = images_of(shape, count), images_of(shape, count // 10)
     for way in ways if device.type == "cuda" else WAYS[:1]:
@@ -224,14 +238,15 @@ def _beside(number: int, preset: str, device: str, tiny: bool, gate: Any, told: 
             if number < count and way == "fit":
                 began = time.perf_counter()
                 fitted(preset, on, tiny, ways=WAYS[:1])
-                told.put((2 * _images(tiny), time.perf_counter() - began))
+                told.put((2 * _images(preset, tiny), time.perf_counter() - began))
             elif number < count:
                 told.put((batch_size * rate(in_turn(ways[way]), on, 0.1 if tiny else 2.0), 1.0))
             gate.wait(120)
 
 
-def _images(tiny: bool) -> int:
-    return 64 if tiny else 20_000
+def _images(preset: str, tiny: bool) -> int:
+    """How many images an epoch of `fit` has: the ends of longer ones weigh less."""
+    return 64 if tiny else 160 * SHAPES[preset][1]
 
 
 def _rounds(tiny: bool) -> list[tuple[str, int]]:
@@ -354,7 +369,7 @@ def many(preset: str, device: torch.device, tiny: bool) -> Found:
         images, seconds = sum(each[0] for each in found), max(each[1] for each in found)
         rows.append({"way": way, "at_once": count, "images_a_second": round(images / seconds, 1)})
         gate.wait(120)
-    return {"rounds": rows}
+    return {"together_images_a_second": rows[0]["images_a_second"], "rounds": rows}
 
 
 PARTS: dict[str, Callable[[str, torch.device, bool], Found]] = {

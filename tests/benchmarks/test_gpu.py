@@ -243,6 +243,21 @@ def test_the_plan_has_every_network_and_leaves_time_for_the_queue(work) -> None:
     assert sum(part.most for part in work.plan()[:-1]) <= 0.8 * gpu.USUAL
 
 
+def test_every_aim_is_measured_by_a_step_of_the_plan_and_named_in_the_docs(work) -> None:
+    work.tiny = False
+    steps = {step for part in work.plan() for step in part.steps}
+    assert {*gpu.AIMS} <= steps
+    page = (gpu.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for step, (name, aim) in gpu.AIMS.items():
+        if name != "host_us":
+            assert f"| `{step}` | `{name}` | {aim:,} |" in page
+    rows = [{"step": "fit/capsnet", "captured_images_a_second": 36_000.5}]
+    assert gpu.beside_aims(rows)[:2] == [
+        "fit/mitterreiter_5x16: captured_images_a_second open, aim 55,000",
+        "fit/capsnet: captured_images_a_second 36,000.5, aim 35,000",
+    ]
+
+
 @pytest.mark.parametrize(
     "preset", [pytest.param("mitterreiter_5x16", marks=pytest.mark.slow), "efficient_capsnet"]
 )

@@ -116,3 +116,16 @@ def test_it_adds_at_most_ten_operators_to_a_step(model):
         own.append(step.count)
     assert own[1] > 100
     assert ours.count - own[1] <= 10
+
+
+def test_who_asks_for_graphs_is_told_why_there_are_none(monkeypatch, caplog):
+    recipe = make_recipe(model="capsnet", **FIELDS)
+    training, validation = watched(recipe, OWN[0])
+    network = initial_model(recipe, training)
+    batches = [Batches(each, 8) for each in (training, validation)]
+    for asked in ("0", "1"):
+        monkeypatch.setenv("TORCHCAPS_CAPTURE", asked)
+        Loop(recipe, network, *batches, ranks=Ranks())
+    assert [record.message for record in caplog.records] == [
+        "no graph is made of a training step: graphs are for a GPU"
+    ]

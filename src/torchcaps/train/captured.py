@@ -34,9 +34,14 @@ def why_not(
         return "LOBSTER shrinks weights by another number in each epoch"
     if shares_random:
         return "graphs of several runs would draw dropout from one generator"
-    if os.environ.get("TORCHCAPS_CAPTURE") != "1":
+    if not is_asked_for():
         return "TORCHCAPS_CAPTURE=1 is not in the environment"
     return ""
+
+
+def is_asked_for() -> bool:
+    """Say whether somebody wants graphs, who then is told why there are none."""
+    return os.environ.get("TORCHCAPS_CAPTURE") == "1"
 
 
 def has_dropout(model: nn.Module) -> bool:

@@ -1,5 +1,6 @@
 """Epochs of training steps and of validation, and those who watch them."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from torchcaps.models.images import evaluating
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, brought
-from torchcaps.train.captured import Captured, has_dropout, why_not
+from torchcaps.train.captured import Captured, has_dropout, is_asked_for, why_not
 from torchcaps.train.folder.state import RECIPE, write_state
 from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loss import loss_parts
@@ -107,8 +108,10 @@ class Loop:
             pruner=pruner,
             network=network,
         )
-        can = not why_not(recipe, self.device, ranks, shares_random=beside and has_dropout(model))
-        self.step: Callable[..., None] = Captured(self.update) if can else self.update
+        why = why_not(recipe, self.device, ranks, shares_random=beside and has_dropout(model))
+        self.step: Callable[..., None] = self.update if why else Captured(self.update)
+        if why and is_asked_for():
+            logging.getLogger("torchcaps").warning("no graph is made of a training step: %s", why)
         self.current_epoch = 0
         self.should_stop = False
         # Whether a step of this stretch is over, with all that happens after it.
