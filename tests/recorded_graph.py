@@ -63,7 +63,9 @@ def graphs_on_a_processor(monkeypatch):
     """Have torch.cuda make such graphs; returns the list of those that are made."""
     made, stream = [], SimpleNamespace(wait_stream=lambda other: None)
 
-    def capture(graph, **how):
+    def capture(graph, pool=None, stream=None, *, capture_error_mode):
+        # Else another thread that asks the GPU anything ends the capture, and itself.
+        assert capture_error_mode == "thread_local"
         made.append(graph)
         return graph.captured()
 

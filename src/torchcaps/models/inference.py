@@ -86,7 +86,8 @@ class Fast:
                 self._run(images)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # What other threads ask of the GPU meanwhile is no part of it, and no error.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.scores = self._run(images)
 
 

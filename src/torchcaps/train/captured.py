@@ -102,7 +102,9 @@ class Captured:
         self.update.optimiser.zero_grad()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            # Other threads, which write a state or bring images, may ask the GPU meanwhile.
+            mode = "thread_local"
+            with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode=mode):
                 self.update.work(there)
         except RuntimeError as error:
             self.is_off = True
