@@ -21,7 +21,7 @@ from torchcaps.train.frozen import eval_frozen
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.ranks import Ranks
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.seeds import STEP, seed_of
+from torchcaps.train.seeds import STEP, begin_random, seed_of
 from torchcaps.train.update import Sums, Update, computing
 from torchcaps.train.weighing import weighed
 from torchcaps.types import Output
@@ -242,7 +242,8 @@ class Loop:
             at = self.training.given - 1
             # Whatever draws random numbers in a step draws the same after a resume.
             parts = () if self.recipe.accumulate == 1 else (at,)
-            torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step, *parts))
+            seed = seed_of(self.recipe.seed, STEP, self.global_step, *parts)
+            begin_random(seed, self.device)
             # Who looked at the network may have put the whole of it into training mode.
             eval_frozen(self.model, self.recipe.freeze)
             self.training_step(brought(batch, self.device), at)
