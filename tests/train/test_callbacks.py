@@ -98,8 +98,11 @@ def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkey
     now[0] += 29
     end_of(1)
     assert saved() == (0, 0.0)
+    assert callback.writing is None
     now[0] += 1
     end_of(2)
+    # Half a minute after the first.
+    assert callback.writing is not None
     now[0] += 1
     # The best network is written with its state.
     end_of(3, recipe=SimpleNamespace(epochs=5, keep="best"))

@@ -15,6 +15,7 @@ from torchcaps.train import Run, fit, fit_many, make_recipe
 from torchcaps.train import loop as of_loop
 from torchcaps.train.loop import Loop
 from torchcaps.train.many import outcomes
+from torchcaps.train.seeds import STEP, seed_of
 
 SMALL = {"width": 4, "types": 1, "d_primary": 4, "d_class": 4}
 COMMON = {"data": "tiny", "batch_size": 8, "validation_share": 0.25}
@@ -74,6 +75,8 @@ def test_they_take_steps_in_turn(alone, tmp_path, monkeypatch):
     seen, step = [], Loop.training_step
 
     def told(self, batch, batch_idx):
+        # Whatever the other drew before.
+        assert torch.initial_seed() == seed_of(self.recipe.seed, STEP, self.global_step)
         seen.append(self.recipe.seed)
         step(self, batch, batch_idx)
 

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from error_text import text_of
 from torchcaps.train import make_recipe
@@ -35,6 +36,18 @@ def test_every_optimiser_of_a_recipe_is_made():
 SGD = {"optimiser": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
 QUARTER = {"learning_rate": 0.25}
 DECAYING = QUARTER | {"weight_decay": 1.0}
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
+def test_a_gpu_keeps_the_count_of_updates_where_it_repeats_them(optimiser):
+    """On weights that say they are there."""
+    with FakeTensorMode():
+        weights = [nn.Parameter(torch.empty(2, device=device)) for device in ("cpu", "cuda")]
+        made = [
+            make_optimiser(recipe(optimiser=optimiser), [weight]).defaults for weight in weights
+        ]
+    assert [each["capturable"] for each in made] == [False, True]
+    assert [each["fused"] for each in made] == [True, True]
 
 
 @pytest.mark.parametrize(
