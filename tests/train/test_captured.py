@@ -22,7 +22,7 @@ from recorded_graph import graphs_on_a_processor
 from torchcaps import create_model
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
-from torchcaps.layers import InvertedRouting
+from torchcaps.layers import InvertedRouting, use_backend
 from torchcaps.models import list_models
 from torchcaps.models.limits import without_memory
 from torchcaps.train import fit, make_recipe
@@ -84,6 +84,13 @@ def without_values(network, mode):
                 part._buffers[name] = mode.from_tensor(each)
 
 
+def as_on_a_gpu(preset):
+    """A network that stores votes and convolves in one way, where a processor has several."""
+    network = create_model(preset).train()
+    use_backend(network, "plain")
+    return network
+
+
 def steps_of(preset, schedule, loss, precision, optimiser, *, count):
     """What so many steps call, after what is made in a first one."""
     recipe = make_recipe(
@@ -91,7 +98,7 @@ def steps_of(preset, schedule, loss, precision, optimiser, *, count):
         **{"optimiser": optimiser, "schedule": schedule, **SCHEDULES[schedule]},
         **({"momentum": 0.9} if optimiser == "sgd" else {}),
     )
-    network = create_model(preset).train()
+    network = as_on_a_gpu(preset)
     shape = network.image
     mode = FakeTensorMode()
     without_values(network, mode)
@@ -156,7 +163,7 @@ def test_a_step_makes_and_reads_no_tensor_on_a_processor(preset, monkeypatch):
     a processor is told at once. What optimisers make is PyTorch's, and has no fused form there."""
     monkeypatch.setattr(of_update, "make_optimiser", lambda _, weights, slower: Still(weights))
     with without_memory():
-        network = create_model(preset).train()
+        network = as_on_a_gpu(preset)
         update = Update(network, make_recipe(model=preset, data="own", loss=drawn(preset)[1]))
         batch = Batch(torch.rand(2, *network.image), torch.zeros(2, dtype=torch.int64))
     # The first step makes the rows of measures.
