@@ -249,6 +249,7 @@ class Work:
         if not evidence.exists():
             shutil.copytree(ROOT / "evidence", evidence)
         (self.scratch / "tiny.toml").write_text(TINY)
+        os.environ["TORCHCAPS_CAPTURE"] = str(int(self.captures()))
         left, running = list(left), {}
         try:
             while left or running:
@@ -266,6 +267,7 @@ class Work:
                     found = {"error": last_line(log)} if process.returncode else {}
                     found |= {
                         "command": shlex.join(map(str, words)),
+                        "captured": self.captures(),
                         "records": self.gather(evidence),
                     }
                     self.records.add(step, **found, seconds=round(time.monotonic() - began, 1))
@@ -275,6 +277,12 @@ class Work:
         finally:
             stop([process for process, *_ in running.values()])
             self.gather(evidence)
+
+    def captures(self) -> bool:
+        """Whether studies train by graphs: once all tests have shown what these train."""
+        tests = [row for row in self.records.rows() if row["step"] == "tests/gpu"][-1:]
+        passed = [row for row in tests if row.get("passed") and not row["failed"]]
+        return self.device == "cuda" and any("stopped" not in row for row in passed)
 
     def study(self, name: str, evidence: Path, seconds: float) -> list[str | Path]:
         what = [self.scratch / "tiny.toml"] if self.tiny else shlex.split(QUEUE[name]["run"])

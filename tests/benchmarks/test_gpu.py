@@ -174,6 +174,25 @@ def test_too_few_tests_and_failed_ones_are_told() -> None:
     assert gpu.verdict(rows) == "1 of 160 tests failed, the first: tests/a.py::b"
 
 
+@pytest.mark.parametrize(
+    ("device", "found", "expected"),
+    [
+        ("cuda", {"passed": 300, "failed": []}, True),
+        ("cuda", {"passed": 299, "failed": ["tests/gpu/test_training.py::test_a"]}, False),
+        ("cuda", {"passed": 300, "failed": [], "stopped": True}, False),
+        ("cuda", {"error": "its process had no more time"}, False),
+        ("cpu", {"passed": 300, "failed": []}, False),
+    ],
+)
+def test_studies_train_by_graphs_once_all_tests_have_passed(work, device, found, expected) -> None:
+    work.device = device
+    assert not work.captures()
+    work.records.add("tests/gpu", passed=1, failed=["one of an earlier call"])
+    work.records.add("tests/gpu", **found)
+    work.records.add("tests/parity", passed=0, failed=["another"])
+    assert work.captures() == expected
+
+
 def test_a_tree_without_its_repository_still_knows_its_commit_and_its_changes(tmp_path) -> None:
     tree, there = tmp_path / "tree", tmp_path / "there"
     (tree / "src").mkdir(parents=True)
