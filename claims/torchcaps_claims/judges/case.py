@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from torchcaps.study.intervals import Interval
 from torchcaps_claims.claim import find_claim
 from torchcaps_claims.intervals import variance_ratio_interval
 from torchcaps_claims.judges.evidence import Evidence
@@ -91,6 +92,15 @@ class Case(Evidence):
         elif enough(is_word(cell, "holds", confidence) for cell in cells):
             word = "holds"
         return shown(word, max(cells, key=Cell.slack))
+
+    def decided(
+        self, ours: Interval, side: Side, threshold: float, *, holds: bool, fails: bool = False
+    ) -> StatementVerdict:
+        """By something else than an interval; open of too few seeds, and where it is neither."""
+        word: StatementWord = "fails" if fails else "holds" if holds else "undecided"
+        return StatementVerdict(
+            word if ours.n >= self.least else "undecided", ours, side, threshold
+        )
 
     def if_any_died(self, part: Verdict) -> Verdict:
         """The same; where no capsule died anywhere it says why nothing is decided."""

@@ -73,6 +73,18 @@ class Evidence:
 
         return self._last(read, model, chosen) or {}
 
+    def of_curves(
+        self,
+        function: Callable[[tuple[float, ...]], float | None],
+        statistic: str,
+        model: str,
+        **chosen: Any,
+    ) -> Values:
+        """A function of the curve of each seed; seeds of which it is None are left out."""
+        curves = self.curves(statistic, model, **chosen)
+        found = {seed: function(curve) for seed, curve in curves.items()}
+        return Values({seed: value for seed, value in found.items() if value is not None})
+
     def failed(self, model: str, **chosen: Any) -> frozenset[int]:
         """Seeds that diverged, of the system that `values` would take."""
         records = [*self._of(model, chosen)]

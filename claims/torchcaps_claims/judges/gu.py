@@ -146,8 +146,8 @@ def _squash_helps(case: Case) -> Verdict:
 
     def sampled(system: str) -> Values:
         (cell,) = cells(system)
-        curves = case.curves("training_sample_accuracy", cell.model, **fields, **cell.options)
-        return Values({seed: 100 * curve[-1] for seed, curve in curves.items()})
+        name, chosen = "training_sample_accuracy", {**fields, **cell.options}
+        return case.of_curves(lambda curve: 100 * curve[-1], name, cell.model, **chosen)
 
     whole, bare = (_values(case, "accuracy@expanded-mnist/train", x, **fields) for x in systems)
     fits = whole - bare or sampled(systems[0]) - sampled(systems[1])

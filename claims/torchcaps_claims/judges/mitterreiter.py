@@ -27,7 +27,7 @@ from torchcaps_claims.judges.evidence import known_fields
 from torchcaps_claims.judges.values import Cell, Values, mean_of, most, seed_by_seed, slopes
 from torchcaps_claims.narrow import widths_alive
 from torchcaps_claims.ranks import rank_test, spearman
-from torchcaps_claims.verdict import StatementVerdict, StatementWord, word_of
+from torchcaps_claims.verdict import StatementVerdict, word_of
 from torchcaps_claims.viewpoint import STRENGTHS
 
 NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
@@ -171,13 +171,9 @@ def _no_dead_class(case: Case) -> Verdict:
     dead = _moved(case, f"cds.{LAYERS}")
     if not dead:
         return None
-    word: StatementWord = "undecided"
-    if len(dead) >= case.least:
-        if sum(value >= 1 for value in dead.values()) > len(dead) / 2:
-            word = "fails"
-        elif not any(dead.values()):
-            word = "holds"
-    found = StatementVerdict(word, dead.interval, "within", 0.0)
+    is_in_most = sum(value >= 1 for value in dead.values()) > len(dead) / 2
+    is_none = not any(dead.values())
+    found = case.decided(dead.interval, "within", 0.0, holds=is_none, fails=is_in_most)
     died_below = any(any(_moved(case, f"cds.{k}").values()) for k in BELOW)
     return found if died_below or fails(found) else without_lean(found, NONE_DIED)
 
@@ -371,11 +367,10 @@ def _goes_with(case: Case, twins: Sequence[_Twins]) -> StatementVerdict:
     ours, chance = rank_test(excess, gain)
     threshold: float = case.threshold["spearman"]
     seeds = min(min(len(each.excess), len(each.gain)) for each in twins)
-    word: StatementWord = "undecided"
-    if seeds >= case.least:
-        is_below = ours.high is not None and ours.high < threshold
-        word = "holds" if chance < BY_CHANCE else "fails" if is_below else "undecided"
-    return StatementVerdict(word, ours._replace(n=seeds), "greater", threshold)
+    holds = chance < BY_CHANCE
+    fails = not holds and ours.high is not None and ours.high < threshold
+    ours = ours._replace(n=seeds)
+    return case.decided(ours, "greater", threshold, holds=holds, fails=fails)
 
 
 def _is_lost(case: Case, twins: Sequence[_Twins]) -> Verdict:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from torchcaps.analysis import curves
-from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.study.intervals import mean_interval
 from torchcaps_claims.intervals import difference_interval
 from torchcaps_claims.judges.case import (
     Case,
@@ -29,7 +29,7 @@ from torchcaps_claims.judges.values import ONE_SIDED, Cell, Values, seed_by_seed
 from torchcaps_claims.onset import MEASURED, Onset, ends_of_epochs, onset_in
 from torchcaps_claims.ranks import spearman
 from torchcaps_claims.setups import SETUPS
-from torchcaps_claims.verdict import Side, StatementVerdict, StatementWord, word_of
+from torchcaps_claims.verdict import StatementVerdict, StatementWord, word_of
 
 SETS = ("mnist", "fashion-mnist")
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
@@ -264,12 +264,11 @@ def _begins_soon(case: Case, onsets: Onsets) -> Verdict:
     """On average; not so where the 95 % interval of the least that it can be lies above."""
     if not onsets:
         return None
-    limit, enough = case.threshold, len(onsets) >= case.least
+    limit, is_known = case.threshold, bool(_at_most(onsets))
     least, most = _at_least(onsets).interval, (_at_most(onsets) or _at_least(onsets)).interval
-    if enough and least.low is not None and least.low > limit:
-        return StatementVerdict("fails", least, "less", limit)
-    is_soon = enough and bool(_at_most(onsets)) and most.mean < limit
-    return _or_open(is_soon, most, "less", limit)
+    fails = len(onsets) >= case.least and least.low is not None and least.low > limit
+    soon = is_known and most.mean < limit
+    return case.decided(least if fails else most, "less", limit, holds=soon, fails=fails)
 
 
 def _begins_late(case: Case, onsets: Onsets) -> Verdict:
@@ -277,8 +276,7 @@ def _begins_late(case: Case, onsets: Onsets) -> Verdict:
     if not onsets:
         return None
     ours = _at_least(onsets).interval
-    is_late = len(onsets) >= case.least and ours.mean >= case.threshold
-    return _or_open(is_late, ours, "greater", case.threshold)
+    return case.decided(ours, "greater", case.threshold, holds=ours.mean >= case.threshold)
 
 
 def _begins_later(case: Case, first: Onsets, second: Onsets) -> Verdict:
@@ -288,12 +286,8 @@ def _begins_later(case: Case, first: Onsets, second: Onsets) -> Verdict:
         return None
     shallow = _at_most(first) or _at_least(first)
     later = difference_interval([*_at_least(second).values()], [*shallow.values()])
-    enough = min(len(first), len(second)) >= case.least
-    return _or_open(enough and bool(_at_most(first)) and later.mean >= 0, later, "greater", 0.0)
-
-
-def _or_open(is_so: bool, ours: Interval, side: Side, threshold: float) -> StatementVerdict:
-    return StatementVerdict("holds" if is_so else "undecided", ours, side, threshold)
+    is_later = bool(_at_most(first)) and later.mean >= 0
+    return case.decided(later, "greater", 0.0, holds=is_later)
 
 
 def _never_begins(case: Case, onsets: Onsets, epochs: int) -> Verdict:
@@ -302,13 +296,8 @@ def _never_begins(case: Case, onsets: Onsets, epochs: int) -> Verdict:
     if not onsets:
         return None
     begun = Values({seed: float(onset.by is not None) for seed, onset in onsets.items()})
-    word: StatementWord = "undecided"
-    if len(onsets) >= case.least:
-        if begun.mean > 0.5:
-            word = "fails"
-        elif not any(begun.values()) and epochs >= EPOCHS:
-            word = "holds"
-    return StatementVerdict(word, begun.interval, "less", 0.5)
+    never = not any(begun.values()) and epochs >= EPOCHS
+    return case.decided(begun.interval, "less", 0.5, holds=never, fails=begun.mean > 0.5)
 
 
 def _at_least(onsets: Onsets) -> Values:
@@ -353,8 +342,7 @@ def _none(case: Case, shares: Values) -> Verdict:
     """Exactly none in every seed; another share leaves the statement open."""
     if not shares:
         return None
-    is_none = len(shares) >= case.least and not any(shares.values())
-    return _or_open(is_none, shares.interval, "within", 0.0)
+    return case.decided(shares.interval, "within", 0.0, holds=not any(shares.values()))
 
 
 @judge("peer2022-q-negatives-grow-with-depth")

@@ -396,8 +396,9 @@ def _blocks(case: Case, data: str, model: str) -> Values:
     if looked_at:
         return looked_at
     chosen = {**_types(data, model), **PRUNED}
-    counted = case.curves("zero_blocks/classes", model, data=data, **chosen)
-    return Values({seed: curve[-1] for seed, curve in counted.items()})
+    return case.of_curves(
+        lambda curve: curve[-1], "zero_blocks/classes", model, data=data, **chosen
+    )
 
 
 def _is_as_sparse(case: Case, data: str, model: str) -> bool:

@@ -2,6 +2,7 @@
 training goes, by what every epoch measured and by iterations that are chosen on validation images.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -195,17 +196,14 @@ def _varies_least(case: Case) -> Verdict:
 
 def _jitter(case: Case, model: str = SIMPLE, **chosen: Any) -> Values:
     """Of the epochs before the rate drops for the first time."""
-    drops = case.recipe(model, **chosen).get("milestones") or (None,)
-    by_seed = case.curves(MEASURED, model, **chosen)
-    found = {seed: curves.jitter(curve[: drops[0]]) for seed, curve in by_seed.items()}
-    return Values({seed: value for seed, value in found.items() if value is not None})
+    first, *_ = case.recipe(model, **chosen).get("milestones") or (None,)
+    return case.of_curves(lambda curve: curves.jitter(curve[:first]), MEASURED, model, **chosen)
 
 
 def _time_to(level: float, case: Case, model: str = SIMPLE, **chosen: Any) -> Values:
     """Epochs to a validation accuracy; all of them where it is never reached, or training
     diverged."""
-    by_seed = case.curves(MEASURED, model, **chosen)
-    found = Values({seed: _first(level, curve) for seed, curve in by_seed.items()})
+    found = case.of_curves(partial(_first, level), MEASURED, model, **chosen)
     for seed in case.failed(model, **chosen):
         found[seed] = float(case.recipe(model, **chosen)["epochs"])
     return found
@@ -217,8 +215,10 @@ def _first(level: float, curve: tuple[float, ...]) -> float:
 
 
 def _area(case: Case, model: str) -> Values:
-    by_seed = case.curves(MEASURED, model, data="diverse-multi-mnist")
-    return Values({seed: curves.area(range(len(curve)), curve) for seed, curve in by_seed.items()})
+    def area(curve: tuple[float, ...]) -> float:
+        return curves.area(range(len(curve)), curve)
+
+    return case.of_curves(area, MEASURED, model, data="diverse-multi-mnist")
 
 
 def _at_its_best(case: Case, model: str, among: range, **chosen: Any) -> Values:
@@ -275,24 +275,22 @@ def _start_hardly_matters(case: Case) -> Verdict:
     """As accurate from poses that are drawn or learned, and slower from drawn ones."""
     zero, drawn, learned = (_accuracy(case, start=x) for x in ("none", "random", "learned"))
 
-    def settled(start: str) -> Values:
-        by_seed = case.curves(MEASURED, SIMPLE, start=start)
-        return Values({seed: _first(0.9 * curve[-1], curve) for seed, curve in by_seed.items()})
-
+    soon, late = (
+        case.of_curves(lambda curve: _first(0.9 * curve[-1], curve), MEASURED, SIMPLE, start=start)
+        for start in ("none", "random")
+    )
     same = case.each(*((x - zero).within(case.threshold) for x in (drawn, learned)))
-    return joined(same, case.each(settled("random") - settled("none")))
+    return joined(same, case.each(late - soon))
 
 
 @judge("tsai2020-q-dmm-converges-better")
 def _converges_better(case: Case) -> Verdict:
     """A larger area, and 75 % not later on average."""
 
-    def time_to(model: str) -> Values:
-        return _time_to(0.75, case, model, data="diverse-multi-mnist")
-
-    others = (CNN, FCPOOL)
+    on = {"data": "diverse-multi-mnist"}
+    ours, others = _time_to(0.75, case, VECTOR, **on), (CNN, FCPOOL)
     areas = [_area(case, VECTOR) - _area(case, other) for other in others]
-    later = [sum((time_to(VECTOR) - time_to(other)).values()) for other in others]
+    later = [sum((ours - _time_to(0.75, case, other, **on)).values()) for other in others]
     found = case.each(*areas, corrected=True)
     return open_if(max(later) > 0, found, "it comes to 75 % later", word="holds")
 
