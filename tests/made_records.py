@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from torchcaps.study import Seed, make_record
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.train import make_recipe
+from torchcaps_claims import find_claim
 from torchcaps_claims.at_rest import STEPS
+from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps_claims.looks import looks_of
@@ -14,6 +16,12 @@ from torchcaps_claims.viewpoint import STRENGTHS
 
 # More layers than any planned network has.
 LAYERS = range(1, 10)
+
+
+def word_of(prefix, name, *records):
+    """Return the word for the statement PREFIX-NAME; None where these records do not judge it."""
+    found = judge_statement(find_claim(f"{prefix}{name}"), records)
+    return None if found is None else found.word
 
 
 def diverged(record, *seeds):

@@ -1,10 +1,14 @@
 """Robustness to affine changes, overlapping digits and all tasks, by made records."""
 
+from functools import partial
+
 import pytest
 
-from made_records import record
+from made_records import record, word_of
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
+
+word = partial(word_of, "gu2021-q-")
 
 NOISE = (-0.04, -0.02, 0.0, 0.02, 0.04)
 IMAGES = "affnist-style/test"
@@ -16,11 +20,6 @@ def net(model, affine, *, clean=99.22, stops=None, noise=NOISE, loss="auto", **o
     fields = {"stop_at": 0.9922 if stops else None, "loss": loss}
     data, reduced = "expanded-mnist", "five epochs" if stops is None else None
     return record(model, data, values=values, fields=fields.items(), reduced=reduced, **options)
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"gu2021-q-{name}"), records)
-    return None if found is None else found.word
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,16 @@
 """What decoders see and draw, by made records."""
 
+from functools import partial
+
 import pytest
 
-from made_records import record
+from made_records import record, word_of
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 
+word = partial(word_of, "gu2021-q-")
+
 NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"gu2021-q-{name}"), records)
-    return None if found is None else found.word
 
 
 def points(model, silhouette, nearest, **options):

@@ -1,11 +1,15 @@
 """Activity, deaths and dynamics by made records: five seeds unless a test is about fewer."""
 
+from functools import partial
+
 import pytest
 
-from made_records import record
+from made_records import record, word_of
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.viewpoint import STRENGTHS
+
+word = partial(word_of, "mitt2023-q-")
 
 NET, NOISE = "mitterreiter_5x16", (-0.02, -0.01, 0.0, 0.01, 0.02)
 IMAGES = "affnist-style/test"
@@ -22,11 +26,6 @@ def net(numbers, *, seeds=5, right=(98.0,) * 5, **options):
     return record(
         NET, "expanded-mnist", values=values, fields=STOPS, reduced="seven epochs", **options
     )
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"mitt2023-q-{name}"), records)
-    return None if found is None else found.word
 
 
 @pytest.mark.parametrize(

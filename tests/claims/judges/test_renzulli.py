@@ -1,11 +1,13 @@
 """Couplings, entropy, keys and sparsity by made records."""
 
+from functools import partial
+
 import pytest
 
-from made_records import record
-from torchcaps_claims import find_claim
-from torchcaps_claims.judges import judge_statement
+from made_records import record, word_of
 from torchcaps_claims.pruned import MATCHED
+
+word = partial(word_of, "rem-q-")
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
 AT_HAND = ("mnist", "fashion-mnist", "cifar10")
@@ -22,11 +24,6 @@ def pruned(data, numbers, *, to=None, way="lobster", **options):
     # Long enough for every ramp.
     fields = {"prune": way, "epochs": 10, **({} if to is None else {"prune_to": to})}
     return net(data, numbers, fields=fields.items(), **options)
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"rem-q-{name}"), records)
-    return None if found is None else found.word
 
 
 @pytest.mark.parametrize(("after", "expected"), [(6.0, "holds"), (9.0, "fails")])

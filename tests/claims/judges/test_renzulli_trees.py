@@ -1,13 +1,17 @@
 """Votes, couplings and trees of [renzulli2025] by made records."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from made_records import record
+from made_records import record, word_of
 from torchcaps.data import load, part_masks
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.judges.renzulli import CENTRED_FOCUS, EVEN_FOCUS
+
+word = partial(word_of, "rem-q-")
 
 NOISE = (-0.002, -0.001, 0.0, 0.001, 0.002)
 AT_HAND = ("mnist", "fashion-mnist", "cifar10")
@@ -23,11 +27,6 @@ def net(data, numbers, *, model="rem_dr", fields=(), **options):
 
 def pruned(data, numbers, **options):
     return net(data, numbers, fields={"prune": "lobster", "epochs": 10}.items(), **options)
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"rem-q-{name}"), records)
-    return None if found is None else found.word
 
 
 def votes(zero, entropy, *, last=None):

@@ -1,10 +1,12 @@
 """Accuracies on CIFAR by made records."""
 
+from functools import partial
+
 import pytest
 
-from made_records import record
-from torchcaps_claims import find_claim
-from torchcaps_claims.judges import judge_statement
+from made_records import record, word_of
+
+word = partial(word_of, "tsai2020-q-")
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
 
@@ -17,11 +19,6 @@ def net(model, mean, *, data="cifar10", loss="auto", **options):
 def inverted(per_iteration, **options):
     name = "tsai_inverted_simple_c10"
     return [net(name, 80 + per_iteration * t, iterations=t, **options) for t in range(1, 6)]
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"tsai2020-q-{name}"), records)
-    return None if found is None else found.word
 
 
 @pytest.mark.parametrize(("slope", "expected"), [(0.5, "holds"), (-0.5, "fails")])

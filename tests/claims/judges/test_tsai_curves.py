@@ -1,8 +1,12 @@
 """How training goes by made records: epochs, and iterations chosen on validation images."""
 
-from made_records import diverged, record
+from functools import partial
+
+from made_records import diverged, record, word_of
 from torchcaps_claims import find_claim
-from torchcaps_claims.judges import judge_and_read, judge_statement
+from torchcaps_claims.judges import judge_and_read
+
+word = partial(word_of, "tsai2020-q-")
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
 SIMPLE = "tsai_inverted_simple_c10"
@@ -31,11 +35,6 @@ def net(
     }
     fields = dict(fields).items()
     return record(model, data, values=values, curves=curves, fields=fields, **options)
-
-
-def word(name, *records):
-    found = judge_statement(find_claim(f"tsai2020-q-{name}"), records)
-    return None if found is None else found.word
 
 
 def bending(by, *, after=(), **options):
