@@ -22,15 +22,10 @@ from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, ShownVerdict, StatementVerdict, is_as_right
 
-TITLES = {
-    "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
-    "peer2022": "Limitation of Capsule Networks",
-    "gu2021": "Capsule Network is Not More Robust than Convolutional Network",
-    "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
-    "renzulli2025": "Capsule Networks Do Not Need to Model Everything",
-}
-# By the id of the claim.
-REMARKS, JUDGED_OTHERWISE = map(read_texts("remarks").__getitem__, ("remarks", "judged_otherwise"))
+# By the paper, and by the id of the claim.
+TITLES, REMARKS, JUDGED_OTHERWISE = map(
+    read_texts("remarks").__getitem__, ("titles", "remarks", "judged_otherwise")
+)
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")

@@ -1,7 +1,7 @@
 """What becomes of a claim: the jobs that measure it, or one word why nothing is trained for it."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps_claims.claim import Claim
@@ -9,23 +9,10 @@ from torchcaps_claims.job import Job
 
 # Where a claim stands before any record: a test of this repository shows it, nothing has been run
 # for it yet, others have measured it, or nothing that could be run decides it.
-Status = Literal["tested", "not run", "cited", "not testable"]
-STATUSES: tuple[Status, ...] = get_args(Status)
+STATUSES = ("tested", "not run", "cited", "not testable")
 
-Word = Literal[
-    "benchmark",
-    "cited",
-    "configuration",
-    "count",
-    "definition",
-    "setting",
-    "shape",
-    "survey",
-    "theory",
-    "unspecified",
-    "unstated",
-]
-WORDS: dict[Word, str] = {
+# Why nothing is trained for a claim.
+WORDS = {
     "benchmark": "a cost, measured on untrained networks",
     "cited": "a number of others, of a network that is not here",
     "configuration": "decided by how networks are built, without training",
@@ -46,7 +33,7 @@ class Plan:
 
     claim: Claim
     jobs: tuple[Job, ...] = ()
-    word: Word | None = None
+    word: str | None = None
     shown_by: str | None = None  # tests/file.py::test
     # How one number is made of several jobs, where a claim is a number.
     choice: str | None = None
@@ -61,7 +48,7 @@ class Plan:
             )
 
     @property
-    def status(self) -> Status:
+    def status(self) -> str:
         """Where it stands before any record."""
         if self.word == "cited":
             return "cited"

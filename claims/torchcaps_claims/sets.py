@@ -2,25 +2,9 @@
 
 import re
 
-# Names in the claims, longest first where one is a part of another.
-NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"DiverseMultiMNIST", ("diverse-multi-mnist",)),
-    (r"MultiMNIST(?: 6M)?", ("multi-mnist-100",)),
-    (r"F(?:ashion)?-MNIST", ("fashion-mnist",)),
-    (r"expanded MNIST", ("expanded-mnist",)),
-    (r"[Aa]ffNIST", ("affnist",)),
-    (r"MNIST", ("mnist",)),
-    (r"CIFAR-?100", ("cifar100",)),
-    (r"CIFAR-?10\b", ("cifar10",)),
-    (r"SVHN", ("svhn",)),
-    (r"smallNORB", ("smallnorb-elevation", "smallnorb-azimuth")),
-    (r"Dogs vs\. Cats", ("dogs-vs-cats",)),
-    (r"Imagenette", ("imagenette",)),
-    (r"Tiny ImageNet", ("tiny-imagenet",)),
-    (r"part-whole", ("part-whole",)),
-    (r"sign (?:set|of a scalar)", ("sign",)),
-    (r"toy 2-D set", ("toy-2d",)),
-)
+from torchcaps_claims.texts import read_texts
+
+NAMED: list[tuple[str, list[str]]] = read_texts("sets")["named"]
 
 
 def sets_in(text: str) -> tuple[str, ...]:
@@ -29,7 +13,7 @@ def sets_in(text: str) -> tuple[str, ...]:
     >>> sets_in("MNIST, Fashion-MNIST")
     ('mnist', 'fashion-mnist')
     """
-    found: dict[int, tuple[str, ...]] = {}
+    found: dict[int, list[str]] = {}
     for pattern, names in NAMED:
         for match in re.finditer(pattern, text):
             found[match.start()] = names

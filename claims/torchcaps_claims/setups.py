@@ -63,30 +63,32 @@ class Setup:
     ) -> tuple[Job, ...]:
         """One job for every cell of `systems` on every data set. `split="train"` looks at the
         images that were trained on, whatever `data` is tested on."""
+        followed = PROTOCOLS[self.protocol]
         return tuple(
             Job(
                 model=cell.model,
                 options=cell.options,
-                train=_trained_on(test),
-                test=_trained_on(test) if split == "train" else test,
+                train=train,
+                test=seen,
                 split=split,
                 protocol=self.protocol,
-                fields={**self._fields_of(cell, _trained_on(test)), **cell.fields},
+                fields={**self._fields_of(cell, train), **cell.fields},
                 metrics=tuple(metrics.split()),
                 seeds=seeds,
                 at={**(at or {}), **cell.at},
                 after=cell.after,
-                reduced=self._smaller(
-                    cell, _trained_on(test) if split == "train" else test, ends_at(at or {})
+                reduced=self._smaller(cell, seen, ends_at({**(at or {}), **cell.at})),
+                departures=(
+                    *followed.departures({**self.fields, **cell.fields}),
+                    *self.departures,
                 ),
-                departures=self._departures({**self.fields, **cell.fields}),
             )
-            for test in data
+            for train, seen in (
+                (_trained_on(test), _trained_on(test) if split == "train" else test)
+                for test in data
+            )
             for cell in cells(systems)
         )
-
-    def _departures(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        return (*PROTOCOLS[self.protocol].departures(fields), *self.departures)
 
     def _fields_of(self, cell: Cell, train: str) -> dict[str, Any]:
         loss = self.by_loss.get(cell.fields.get("loss", ""), {})
@@ -100,7 +102,6 @@ class Setup:
         """The reduced form of one network on the images of one test set."""
         if not self.reduced:
             return None
-        ends = {**ends, **ends_at(cell.at)}
         reduced = {**self.reduced, **self.by_way.get(way_in(cell.after) or "", {}), **ends}
         protocol = self.smaller_protocol or self.protocol
         fields = {**PROTOCOLS[protocol].fields, **self.fields, **reduced, **cell.fields}

@@ -4,11 +4,12 @@ So are a single claim and all claims of a paper. This is the recipe of a claim: 
 plans in `papers/` whenever it is asked for, and kept in no file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.report.template import template
 from torchcaps.study.cost import RATE
 from torchcaps_claims.claim import Claim, claims_about, claims_of_table
 from torchcaps_claims.cost import Cost, cost_of
@@ -65,7 +66,19 @@ class Table:
 
     def text(self) -> str:
         """The same in lines: a cell, then what runs it."""
-        return "\n".join(self._lines())
+        jobs = self.trainings().values()
+        return template("table.txt", "torchcaps_claims").render(
+            table=self,
+            words=WORDS,
+            jobs=jobs,
+            runs=sum(job.seeds for job in jobs),
+            rate=RATE,
+            judged_by=judged_by,
+            published=published,
+            departures_of=departures_of,
+            reads=_reads,
+            cost_of=cost_of,
+        )
 
     def _row(self, claim: Claim, plan: Plan) -> dict[str, Any]:
         said = ("id", "system", "metric", "value", "std", "unit", "statement")
@@ -80,50 +93,6 @@ class Table:
         ]
         fields = {name: getattr(claim, name) for name in said}
         return {**fields, "judged_by": judged_by(claim), **plan.numbers(), "jobs": jobs}
-
-    def _lines(self) -> Iterator[str]:
-        for claim, plan in self.rows:
-            yield f"{claim.id}  {claim.statement if claim.states else published(claim)}"
-            if plan.word is not None:
-                yield f"    # {plan.word}: {WORDS[plan.word]}"
-                if plan.shown_by is not None:
-                    yield f"    python -m pytest {plan.shown_by}"
-            if plan.choice is not None:
-                yield f"    # {plan.choice}"
-            if plan.left_open is not None:
-                yield f"    # the paper leaves open: {plan.left_open}"
-            if plan.jobs:
-                yield f"    # judged by {judged_by(claim)}"
-            for job in self.jobs(plan):
-                yield from self._job_lines(job)
-        yield ""
-        yield self._total()
-
-    def _job_lines(self, job: Job) -> Iterator[str]:
-        for command in job.commands(root=self.root):
-            yield f"    {command}"
-        if job.is_narrow:
-            yield (
-                "    # ALIVE: as many capsules a layer as the routed twin of the same seed has "
-                "alive at its end"
-            )
-        cost = cost_of(job).text(gpu_rate=self.gpu_rate)
-        yield f"    # reads {_reads(job)}"
-        yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {cost}"
-        for k, departure in enumerate(departures_of(job), 1):
-            yield f"    # departure {k}: {departure}"
-
-    def _total(self) -> str:
-        jobs = self.trainings().values()
-        rows = f"# {len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
-        if not jobs:
-            return f"{rows}, nothing to train."
-        runs = sum(job.seeds for job in jobs)
-        counts = f"{rows}, {len(jobs)} networks, {runs} runs with all seeds"
-        rate = f"{RATE / 1e9:.0f} GFLOP a second"
-        if self.gpu_rate is not None:
-            rate += f", and {self.gpu_rate / 1e12:g} TFLOP a second on the GPU"
-        return f"{counts}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}."
 
     def _cost_numbers(self, cost: Cost) -> dict[str, Any]:
         hours = None if self.gpu_rate is None else cost.hours_at(self.gpu_rate)
