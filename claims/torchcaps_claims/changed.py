@@ -10,6 +10,8 @@ from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
 TEXTS: Mapping[str, Mapping[str, Any]] = read_texts("changed")
+# Words that say by themselves why a verdict changed.
+SILENT = TEXTS["silent"]
 WAS = {claim: word for word, claims in TEXTS["was"].items() for claim in claims}
 
 
@@ -21,12 +23,6 @@ def changed(found: Mapping[str, Result]) -> str:
     # Numbers of one network have one reason.
     told = [(each, was, why(each)) for each, was in rows if each.status not in SILENT]
     return render("changed.md", rows=rows, ways=by_way, told=told, silent=SILENT)
-
-
-SILENT = {
-    "not run at size": "measured on narrower networks than the paper's, which was known beforehand",
-    "on our default": "a choice that the paper leaves open, such as first weights, may decide it",
-}
 
 
 def why(each: Result) -> str:

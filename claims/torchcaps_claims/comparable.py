@@ -65,6 +65,11 @@ def width_of(record: Record) -> int | None:
     return None if width == usual else width
 
 
+def accuracies_of(record: Record) -> list[float]:
+    """How often each seed is right that was looked at, in percent."""
+    return [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
+
+
 def _narrower(plan: Plan, record: Record) -> str | None:
     model, width = record.recipe["model"], width_of(record)
     if width is None or width in {job.options.get("width") for job in plan.jobs}:
@@ -74,8 +79,7 @@ def _narrower(plan: Plan, record: Record) -> str | None:
 
 def _less_right(claim: Claim, record: Record) -> tuple[float, str] | None:
     """How often a network is right that is so less often than the paper's, and in words."""
-    values = [each.values["accuracy"] for each in record.seeds if "accuracy" in each.values]
-    stop_at = record.recipe.get("stop_at")
+    values, stop_at = accuracies_of(record), record.recipe.get("stop_at")
     printed = _printed_of(claim.paper).get(trained_in(record) or "", [])
     least = max([*printed, *([100 * stop_at] if stop_at else [])], default=None)
     if least is None or not values or is_as_right(values, least):
@@ -104,7 +108,7 @@ def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     stop_at = job.recipe().stop_at
     if stop_at is not None:
         printed.append(100 * stop_at)
-    values = [each.values["accuracy"] for each in record.seeds if "accuracy" in each.values]
+    values = accuracies_of(record)
     if not printed:
         return "the paper prints no accuracy of this network on its own test images"
     if not values:

@@ -137,10 +137,8 @@ class Job:
         """The fields of the recipe that are no defaults, and all options of the network."""
         known = MODELS[self.model].options
         given = {**PROTOCOLS[self.protocol].fields, "data": self.train, **self.fields, **self.ends}
-        plain = {
-            name: field.default for name, field in Recipe.model_fields.items() if name in given
-        }
-        fields = {name: value for name, value in given.items() if value != plain.get(name, ...)}
+        usual = {name: field.default for name, field in Recipe.model_fields.items()}
+        fields = {name: value for name, value in given.items() if value != usual.get(name, ...)}
         return {"model": self.model, "options": {**known, **self.options}, **fields}
 
     def commands(self, *, seed: int = 0, root: str = "data") -> tuple[str, ...]:
@@ -212,9 +210,7 @@ class Job:
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        fields = dataclasses.asdict(dataclasses.replace(self, reduced=None))
-        reduced = None if self.reduced is None else dataclasses.asdict(self.reduced)
-        return {**fields, "reduced": reduced, "key": self.key}
+        return {**dataclasses.asdict(self), "key": self.key}
 
 
 def _root(root: str, data: str) -> list[str]:

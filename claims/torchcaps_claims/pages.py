@@ -14,6 +14,7 @@ from torchcaps.report.template import template
 from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
+from torchcaps_claims.comparable import accuracies_of
 from torchcaps_claims.headcount import head_count
 from torchcaps_claims.intervals import clipped
 from torchcaps_claims.result import Result
@@ -198,7 +199,7 @@ def _short_of_the_stop(each: Result) -> str:
     told = []
     for record in each.records.values():
         stop = record.recipe.get("stop_at")
-        found = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
+        found = accuracies_of(record)
         if stop is not None and found and not is_as_right(found, 100 * stop):
             told.append(
                 f"{record.recipe['model']} came to {fmean(found):.1f} %, and the paper stops at "

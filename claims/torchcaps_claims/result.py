@@ -13,7 +13,13 @@ from torchcaps.study.look import Look, kind_of
 from torchcaps.study.record import Record, Seed, read_records
 from torchcaps.study.same import trained_in, trains
 from torchcaps_claims.claim import Claim, claims, find_claim
-from torchcaps_claims.comparable import other_network, why_incomparable, why_it_leans, width_of
+from torchcaps_claims.comparable import (
+    accuracies_of,
+    other_network,
+    why_incomparable,
+    why_it_leans,
+    width_of,
+)
 from torchcaps_claims.job import Job
 from torchcaps_claims.judges import JUDGES, judge_and_read
 from torchcaps_claims.onset import onsets_at_least
@@ -110,7 +116,8 @@ def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
     """The same of the row by itself."""
     plan = plan_of(claim)
     models = {job.model for job in plan.jobs}
-    trained = _trained_by(plan)
+    # All networks of its jobs, full or reduced, whichever claim they were made for.
+    trained = {trains(each.recipe()) for job in plan.jobs for each in (job, job.smaller())}
     about = {
         name: record
         for name, record in records.items()
@@ -179,8 +186,7 @@ def _starts_of(plan: Plan, records: Mapping[str, Record]) -> tuple[Start, ...]:
             verdict, _ = judge_and_read(fewer, [as_default(record)])
         elif values := values_of(plan, record):
             verdict = judge(claim, values)
-        right = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
-        scale = record.recipe["options"][OPTION]
+        right, scale = accuracies_of(record), record.recipe["options"][OPTION]
         found[scale] = Start(scale, name, record, fmean(right) if right else 0.0, verdict)
     return tuple(found[scale] for scale in sorted(found))
 
@@ -245,11 +251,6 @@ def _by_width(records: Mapping[str, Record]) -> list[dict[str, Record]]:
 def _has_width(record: Record) -> bool:
     model = record.recipe.get("model")
     return model in MODELS and "width" in MODELS[model].options
-
-
-def _trained_by(plan: Plan) -> set[str]:
-    """Digests of all networks of its jobs, full or reduced, whichever claim they were made for."""
-    return {trains(each.recipe()) for job in plan.jobs for each in (job, job.smaller())}
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
@@ -333,9 +334,8 @@ def _chosen_of(plan: Plan, about: Mapping[str, Record]) -> Result | None:
                 for each in about.items()
                 if (each[1].reduced is not None) == is_small and trained_in(each[1]) == recipe
             ]
-            found += (
-                [max(alike, key=lambda each: (each[1].measured, each[1].made))] if alike else []
-            )
+            if alike:
+                found.append(max(alike, key=lambda each: (each[1].measured, each[1].made)))
         if len(found) == len(plan.jobs):
             return _choice(plan, dict(found))
     return None

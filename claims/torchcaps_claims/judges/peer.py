@@ -35,13 +35,10 @@ SETS = ("mnist", "fashion-mnist")
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
 SIGN_LOSS = {"loss": SETUPS["peer-sign"].fields["loss"]}
-# How each says that it has a bias.
-OF_DYNAMIC, OF_EM = {False: "none", True: "added"}, {False: False, True: True}
-BIAS: dict[str, Mapping[bool, Any]] = {
-    DYNAMIC: OF_DYNAMIC,
-    SIGN_DYNAMIC: OF_DYNAMIC,
-    EM: OF_EM,
-    SIGN_EM: OF_EM,
+# How each says that it has no bias, and that it has one.
+BIAS: dict[str, tuple[Any, Any]] = {
+    **dict.fromkeys((DYNAMIC, SIGN_DYNAMIC), ("none", "added")),
+    **dict.fromkeys((EM, SIGN_EM), (False, True)),
 }
 DEPTHS = {DYNAMIC: range(2, 6), EM: range(5, 10)}
 # Networks and depths that learn without a bias.

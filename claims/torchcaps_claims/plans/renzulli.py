@@ -9,25 +9,15 @@ from torchcaps_claims.sets import sets_in
 from torchcaps_claims.setups import SETUPS
 
 SEEDS = 5  # the paper's
-METRICS = {
-    "accuracy": "accuracy",
-    "entropy": "entropy",
-    "sparsity": "sparsity",
-    "params": "nonzero_parameters",
-    "metric": "keys",
-}
-# "+Q" quantises the couplings of a trained network, "+REM" prunes it while it trains, too.
-STEPS = {"": "", "Q": "+quantise", "REM": "+prune +quantise"}
 # Ways of pruning before or in training; their networks are those of the last epoch.
 PRUNED = {"+prune", "+snip", "+magnitude", "+random_masks"}
 UNDER_TRAINED = "under-trained (early stop at 99.22%)"
 # Statistics of networks whose couplings are on a grid.
 QUANTISED = ("accuracy", "entropy", "keys")
 OWN_LEVELS = "the number of levels of this network on these images; the usual one is taken"
-# What of a row's conditions says where or when is looked.
-PLACES = {"K": "K", "predicted_class": "class", "epoch": "epoch", "best_seed": "best_seed"}
-
-FAMILIES = rows_of("systems")["renzulli2025"]["families"]
+FAMILIES, METRICS, STEPS, PLACES = map(
+    rows_of("systems")["renzulli2025"].__getitem__, ("families", "metrics", "steps", "places")
+)
 NORB = ":image_size=64x64 :crop=48x48 :standardise=set :augment=light"
 
 
