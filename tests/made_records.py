@@ -12,6 +12,7 @@ from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps_claims.looks import looks_of
+from torchcaps_claims.result import result_of
 from torchcaps_claims.viewpoint import STRENGTHS
 
 # More layers than any planned network has.
@@ -22,6 +23,11 @@ def word_of(prefix, name, *records):
     """Return the word for the statement PREFIX-NAME; None where these records do not judge it."""
     found = judge_statement(find_claim(f"{prefix}{name}"), records)
     return None if found is None else found.word
+
+
+def result_by(claim, *records):
+    """Return what these records alone say of a claim; each is known by its number."""
+    return result_of(find_claim(claim), {str(k): each for k, each in enumerate(records)})
 
 
 def diverged(record, *seeds):

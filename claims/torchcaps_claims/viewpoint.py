@@ -71,13 +71,12 @@ def invariance_of(network: Network, images: Images) -> dict[str, float]:
     changes = {each.name: each.change for each in STRENGTHS}
     (found,) = measure(network, _batches(images), [MeasureInvariance(network, changes)])
     layers = list(dict.fromkeys(row.name for row in found.layers))
-    rows = {(row.change, layers.index(row.name) + 1): row for row in found.layers}
-    values: dict[str, float] = {}
-    for (change, layer), row in rows.items():
-        if row.corr is not None:
-            values[f"corr.{change}.{layer}"] = row.corr
-        if row.pearson is not None:
-            values[f"pearson.{change}.{layer}"] = row.pearson
+    values: dict[str, float] = {
+        f"{name}.{row.change}.{layers.index(row.name) + 1}": value
+        for row in found.layers
+        for name, value in (("corr", row.corr), ("pearson", row.pearson))
+        if value is not None
+    }
     cosines = [value for name, value in values.items() if name.startswith("corr.")]
     if cosines:
         values["activation_correlation"] = sum(cosines) / len(cosines)

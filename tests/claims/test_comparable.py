@@ -3,7 +3,8 @@
 import pytest
 
 from made_records import made
-from torchcaps_claims import find_claim, plan_of, result_of
+from made_records import result_by as judged
+from torchcaps_claims import find_claim, plan_of
 from torchcaps_claims.pages import protocol
 
 # Printed: 99.57, and 99.55 with couplings on eleven levels. The reduced network is the same.
@@ -25,10 +26,6 @@ def smaller_run(name, values, *, n=5, options=None, reduced="fewer images", curv
     if options is not None:
         recipe = recipe.model_copy(update={"options": options})
     return made(recipe, [values] * n, claim=name, reduced=reduced, curves=curves)
-
-
-def judged(name, *records):
-    return result_of(find_claim(name), {str(k): each for k, each in enumerate(records)})
 
 
 @pytest.mark.parametrize(

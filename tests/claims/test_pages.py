@@ -235,26 +235,16 @@ def test_what_is_said_of_the_seed_whose_primary_capsules_were_not_counted_at_0_2
     assert f"of seed {left} were not kept, and by its mean length at least {least} % were" in remark
 
 
-def test_a_file_without_markers_is_refused(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{END}\n{BEGIN}\n")
-    evidence = tmp_path / "evidence"
+# The second was found by make fuzz.
+@pytest.mark.parametrize("content", [f"{END}\n{BEGIN}\n".encode(), b"\xad not UTF-8"])
+def test_a_readme_without_markers_or_that_is_no_text_is_refused(tmp_path, content):
+    readme, evidence = tmp_path / "README.md", tmp_path / "evidence"
+    readme.write_bytes(content)
     write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), evidence)
     said = text_of(lambda: write_pages(evidence, tmp_path / "docs", readme))
     assert said.startswith(f"{readme} must hold the lines")
     assert not (tmp_path / "docs").exists()
-    assert readme.read_text() == f"{END}\n{BEGIN}\n"
-
-
-def test_a_readme_that_is_no_text_is_refused(tmp_path):
-    """Found by make fuzz."""
-    readme = tmp_path / "README.md"
-    readme.write_bytes(b"\xad not UTF-8")
-    evidence = tmp_path / "evidence"
-    write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), evidence)
-    said = text_of(lambda: write_pages(evidence, tmp_path / "docs", readme))
-    assert said.startswith(f"{readme} must hold the lines")
-    assert not (tmp_path / "docs").exists()
+    assert readme.read_bytes() == content
 
 
 def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):

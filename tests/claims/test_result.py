@@ -7,8 +7,9 @@ import pytest
 from made_records import made as made_of
 from made_records import of_job
 from made_records import record as small
+from made_records import result_by as result
 from torchcaps.study import Seed, make_record
-from torchcaps_claims import find_claim, plan_of, result_of, results
+from torchcaps_claims import find_claim, plan_of, results
 from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.pages import protocol
 from torchcaps_claims.result import values_of
@@ -155,10 +156,6 @@ def test_a_number_of_the_first_epoch_is_that_of_runs_that_end_there(is_reduced):
     # Made for both claims, as older records were.
     assert values_of(first, of_last) is None
     assert first.jobs[0].reduced.says.startswith("1 epoch, fixed beforehand; ")
-
-
-def result(claim, *records):
-    return result_of(find_claim(claim), {str(k): each for k, each in enumerate(records)})
 
 
 def test_a_verdict_needs_a_record_of_the_claim():
