@@ -88,7 +88,8 @@ def draw_clouds(
     """Draw points over two axes, which go from the first tick to the last; below them the names of
     the clouds, and beside these what marks mean."""
     box = {"left": 60, "right": WIDTH - 20, "top": TOP + 10, "bottom": 420}
-    place = _placed(*((each[0][0], each[-1][0]) for each in (x_ticks, y_ticks)), **box)
+    x_ends, y_ends = ((ticks[0][0], ticks[-1][0]) for ticks in (x_ticks, y_ticks))
+    place = _placed(x_ends, y_ends, **box)
     placed = [cloud._replace(points=[*map(place, cloud.points)]) for cloud in clouds]
     about = {"clouds": placed, "x_label": x_label, "y_label": y_label, "key": key}
     below = [box["bottom"] + 54 + 16 * row for row in range(max(len(clouds), len(key)))]
@@ -111,6 +112,6 @@ def _placed(
     return place
 
 
-def _drawn(name: str, *, width: int = WIDTH, **about: Any) -> str:
-    drawing = template(name, "torchcaps_claims")
-    return f"{drawing.render(width=width, colours=COLOURS, **about)}\n"
+def _drawn(name: str, **about: Any) -> str:
+    usual = {"width": WIDTH, "colours": COLOURS}
+    return f"{template(name, 'torchcaps_claims').render(usual | about)}\n"

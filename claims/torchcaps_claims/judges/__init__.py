@@ -1,10 +1,11 @@
 """Statements judged by records: for each the systems, the statistic and the test of its row.
 
 A module a paper; one more statement is one more function, which `@judge` enters under its name, or
-one more line of the table that `judge_each` enters, whose cells all take the same test. A judge gets the records that name its statement, and returns None while they do not hold what the row
-asks for. Where a statement speaks of several cells, the verdict shows the cell that decides it. A
-seed that diverged keeps a statement open, unless its judge counts it. A statement without a judge
-has no verdict, whatever was run.
+one more line of the table that `judge_each` enters, whose cells all take the same test. A judge
+gets the records that name its statement, and returns None while they do not hold what the row asks
+for. Where a statement speaks of several cells, the verdict shows the cell that decides it. A seed
+that diverged keeps a statement open, unless its judge counts it. A statement without a judge has no
+verdict, whatever was run.
 """
 
 from collections.abc import Iterable
