@@ -23,9 +23,9 @@ Changing a tolerance changes verdicts and no record.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.intervals import Interval, mean_interval
@@ -78,17 +78,44 @@ AT_MOST = {"dys upper bound"}
 
 
 @dataclass(frozen=True)
-class NumberVerdict:
+class _Compared:
+    """Ours against what a claim says, and what keeps it from being decided, or decides it."""
+
+    word: str
+    ours: Interval
+    open_because: str | None = field(default=None, kw_only=True)
+
+    def by_definition(self, because: str) -> Self:
+        """The same numbers, which an identity of our own makes so."""
+        return replace(self, word="by definition", open_because=because)
+
+    def left_open(self, because: str) -> Self:
+        """The same numbers, which decide nothing."""
+        return replace(self, word="undecided", open_because=because)
+
+    def reason(self) -> str | None:
+        """What keeps it from being decided, or decides it."""
+        is_open = self.word in ("undecided", *LEANS.values())
+        return self.open_because and (
+            f"not decided: {self.open_because}" if is_open else self.open_because
+        )
+
+    def _ends(self) -> str:
+        return "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+
+    def _because(self) -> str:
+        return "" if self.open_because is None else f"; {self.reason()}"
+
+
+@dataclass(frozen=True)
+class NumberVerdict(_Compared):
     """A printed number against ours."""
 
     word: NumberWord
     claim: Claim
-    ours: Interval
     tolerance: float
     # Why ours cannot be held against it; then it is undecided, whatever the interval.
     incomparable: str | None = None
-    # What else keeps it from being decided.
-    open_because: str | None = None
 
     def text(self) -> str:
         """The same in one line."""
@@ -96,25 +123,12 @@ class NumberVerdict:
         unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
         return (
             f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
-            f"{self._spread()}, tolerance {self.tolerance:.3g}"
-            f"{'' if self.open_because is None else f'; {self.reason()}'}"
+            f"{self._spread()}, tolerance {self.tolerance:.3g}{self._because()}"
         )
 
     def on_default(self, because: str) -> "NumberVerdict":
         """The same of a choice of ours: that another number came out is no fault of the paper."""
         return replace(self, word="on our default") if self.word in NUMBERS[1:3] else self
-
-    def by_definition(self, because: str) -> "NumberVerdict":
-        """The same numbers, which an identity of our own makes so."""
-        return replace(self, word="by definition", open_because=because)
-
-    def reason(self) -> str | None:
-        """What keeps it from being decided, or decides it."""
-        return _reason(self.word, self.open_because)
-
-    def left_open(self, because: str) -> "NumberVerdict":
-        """The same numbers, which decide nothing."""
-        return replace(self, word="undecided", open_because=because)
 
     def not_comparable(self) -> str:
         """The reason as a sentence that begins small."""
@@ -123,9 +137,7 @@ class NumberVerdict:
     def _spread(self) -> str:
         if self.ours.n == 0:
             return " counted"
-        seeds = f"{self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
-        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
-        return f"{ends} over {seeds}"
+        return f"{self._ends()} over {self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -142,17 +154,15 @@ class ShownVerdict:
 
 
 @dataclass(frozen=True)
-class StatementVerdict:
+class StatementVerdict(_Compared):
     """A statistic against the threshold of a statement."""
 
     word: StatementWord | Lean | Identity
-    ours: Interval
     side: Side
     threshold: float
     # The seeds of each network, where `ours` is over those of several.
     pooled: tuple[int, ...] = ()
-    # What keeps it from being decided, and what it would be without that.
-    open_because: str | None = None
+    # What it would be without what keeps it open.
     would: StatementWord | Lean | Identity | None = None
 
     def leaning(self, because: str | None = None) -> "StatementVerdict":
@@ -169,17 +179,9 @@ class StatementVerdict:
         """The same of a choice of ours: what that refutes may be the choice."""
         return self.leaning(because) if self.word == "fails" else self
 
-    def by_definition(self, because: str) -> "StatementVerdict":
-        """The same numbers, which an identity of our own makes so."""
-        return replace(self, word="by definition", open_because=because)
-
-    def reason(self) -> str | None:
-        """What keeps it from being decided, or decides it."""
-        return _reason(self.word, self.open_because)
-
     def left_open(self, because: str) -> "StatementVerdict":
         """The same numbers, which lean to neither side."""
-        return replace(self, word="undecided", open_because=because, would=None)
+        return replace(super().left_open(because), would=None)
 
     @property
     def n_text(self) -> str:
@@ -192,17 +194,11 @@ class StatementVerdict:
 
     def text(self) -> str:
         """The same in one line."""
-        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+        asked_for = f"{'±' if self.side == 'within' else 'than '}{self.threshold:g}"
         return (
-            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
-            f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
-            f"{'' if self.open_because is None else f'; {self.reason()}'}"
+            f"{self.word}: {self.ours.mean:.4g}{self._ends()} over {self.n_text} seeds, where "
+            f"{self.side} {asked_for} is asked for{self._because()}"
         )
-
-
-def _reason(word: str, because: str | None) -> str | None:
-    is_open = word in ("undecided", *LEANS.values())
-    return because and (f"not decided: {because}" if is_open else because)
 
 
 def judge(
@@ -229,7 +225,7 @@ def judge(
     word = _word(claim, values, ours, tolerance)
     if incomparable:
         word = "not run at size" if is_other_network else "undecided"
-    return NumberVerdict(word, claim, ours, tolerance, incomparable)
+    return NumberVerdict(word, ours, claim, tolerance, incomparable)
 
 
 def judge_best(
@@ -247,7 +243,7 @@ def judge_best(
             "reproduced" if abs(over) <= tolerance + ROUNDING else "better" if over > 0 else "worse"
         )
     ours = Interval(best, None, None, min(len(values), seeds))
-    return NumberVerdict(word, claim, ours, tolerance, incomparable)
+    return NumberVerdict(word, ours, claim, tolerance, incomparable)
 
 
 def judge_count(claim: Claim, count: float) -> NumberVerdict:
@@ -265,7 +261,7 @@ def judge_count(claim: Claim, count: float) -> NumberVerdict:
         word: NumberWord = "reproduced"
     else:
         word = "better" if (over < 0) == _is_better_low(claim) else "worse"
-    return NumberVerdict(word, claim, exact, unit / 2)
+    return NumberVerdict(word, exact, claim, unit / 2)
 
 
 def _last_digit(claim: Claim) -> float:
