@@ -20,13 +20,12 @@ from torchcaps.study.look import KINDS, Look, kind_of, register_look
 from torchcaps.study.measure import Shown, at_start, needs_parts, root_of, trunk_file
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe
-from torchcaps_claims.apart import apart_of, dense_run
 from torchcaps_claims.at_rest import fixed_point_of
-from torchcaps_claims.focused import focus_of
 from torchcaps_claims.job import Job
 from torchcaps_claims.opposed import cancellation_of
 from torchcaps_claims.pruned import way_in
 from torchcaps_claims.redrawn import redrawn_of
+from torchcaps_claims.saliency import apart_of, dense_run, focus_of
 from torchcaps_claims.spread import spread_of
 from torchcaps_claims.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 

@@ -1,12 +1,12 @@
 """Pages of what stands for and against every claim: a page a paper and its appendix, one of the
-statements that are decided, and an overview.
+statements that are decided, one of the verdicts that changed, and an overview.
 
 Everything is a function of claims and records, so the same records give the same bytes.
 """
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +27,8 @@ from torchcaps_claims.verdict import NumberVerdict, ShownVerdict, StatementVerdi
 TITLES, REMARKS, JUDGED_OTHERWISE = map(
     read_texts("remarks").__getitem__, ("titles", "remarks", "judged_otherwise")
 )
+CHANGED: Mapping[str, Mapping[str, Any]] = read_texts("changed")
+WAS = {claim: word for word, claims in CHANGED["was"].items() for claim in claims}
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
@@ -90,6 +92,30 @@ def decided(found: Sequence[Result]) -> str:
         leaning=_those(statements, LEANS),
         untrained=[each for each in sentences if each.is_untrained],
     )
+
+
+def changed(found: Mapping[str, Result]) -> str:
+    """The verdicts that were changed without a new record, and why: each claim that is otherwise
+    now, and how many went from which word to which."""
+    rows = [(found[name], was) for name, was in WAS.items() if found[name].status != was]
+    ways = Counter((was, each.status) for each, was in rows)
+    by_way = sorted(ways.items(), key=lambda each: (-each[1], each[0]))
+    silent = CHANGED["silent"]
+    # Numbers of one network have one reason.
+    told = [(each, was, why_changed(each)) for each, was in rows if each.status not in silent]
+    return render("changed.md", rows=rows, ways=by_way, told=told, silent=silent)
+
+
+def why_changed(each: Result) -> str:
+    """What changed it: what is said of it, or what the rule says."""
+    if each.claim.id in CHANGED["why"]:
+        return str(CHANGED["why"][each.claim.id])
+    verdict = each.verdict
+    if isinstance(verdict, StatementVerdict) and verdict.open_because:
+        return f"it leans, since {verdict.open_because}"
+    if isinstance(verdict, NumberVerdict) and (verdict.incomparable or verdict.open_because):
+        return verdict.incomparable or verdict.open_because or ""
+    return "errors are compared, and a printed deviation widens nothing"
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:

@@ -8,9 +8,8 @@ from urllib.parse import quote
 from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.record import read_records
-from torchcaps_claims.changed import changed
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.pages import appendix, decided, overview, page
+from torchcaps_claims.pages import appendix, changed, decided, overview, page
 from torchcaps_claims.questions import front_page, question_pages
 from torchcaps_claims.result import results
 

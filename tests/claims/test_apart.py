@@ -17,8 +17,8 @@ from torchcaps.study.system import Cell
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.types import Output
 from torchcaps_claims import find_claim, looks, plan_of
-from torchcaps_claims.apart import apart_of, dense_recipe, dense_run
 from torchcaps_claims.looks import looks_of
+from torchcaps_claims.saliency import apart_of, dense_recipe, dense_run
 
 NORB = "rem-q-norb-saliency-less"
 PIXELS = torch.zeros(3, 1, 1, 2, dtype=torch.uint8)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchcaps_claims import results
-from torchcaps_claims.changed import TEXTS, WAS, changed, why
+from torchcaps_claims.pages import CHANGED, WAS, changed, why_changed
 from torchcaps_claims.plan import STATUSES
 from torchcaps_claims.starts import bear_out
 from torchcaps_claims.verdict import VERDICTS
@@ -60,11 +60,11 @@ def test_no_number_falls_by_a_choice_of_ours(found):
 
 def test_the_page_lists_every_change_with_its_reason(found):
     page = changed(found)
-    assert set(TEXTS["was"]) <= {*VERDICTS, *STATUSES}
-    assert set(TEXTS["why"]) <= set(WAS)
+    assert set(CHANGED["was"]) <= {*VERDICTS, *STATUSES}
+    assert set(CHANGED["why"]) <= set(WAS)
     others = [name for name, was in WAS.items() if found[name].status != was]
     assert f"these {len(others)} verdicts" in page
     for name in FOUND_UNJUST:
         if found[name].status != "on our default":
             assert f"| `{name}`" in page
-    assert all(why(found[name]) for name in others)
+    assert all(why_changed(found[name]) for name in others)

@@ -10,7 +10,7 @@ from error_text import text_of
 from torchcaps.data import ImageSet, load, part_masks
 from torchcaps.study.look import looks_named
 from torchcaps.types import Output
-from torchcaps_claims.focused import focus_of
+from torchcaps_claims.saliency import focus_of
 
 
 @pytest.fixture(scope="module")

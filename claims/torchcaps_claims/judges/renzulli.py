@@ -411,12 +411,8 @@ def _is_as_sparse(case: Case, data: str, model: str) -> bool:
 def _sparser_couplings(case: Case) -> Verdict:
     """Where all couplings are even before pruning that they are no sparser leans nowhere: none can
     become less sparse then."""
-
-    def of(name: str, **chosen: Any) -> Values:
-        return case.values(name, DR, data="mnist", **chosen)
-
-    gains = [of(name, **PRUNED) - of(name) for name in ("small_couplings", "gini")]
-    before = of("gini")
+    names, before = ("small_couplings", "gini"), _of(case, "gini", "mnist")
+    gains = [_of(case, name, "mnist", **PRUNED) - _of(case, name, "mnist") for name in names]
     is_even = bool(before) and before.mean < EVEN
     found = case.each(*gains, corrected=True)
     because = "all couplings are even before pruning"
@@ -467,10 +463,8 @@ def _still_equivariant(case: Case) -> Verdict:
 @judge("rem-q-saliency-focus")
 def _focuses(case: Case) -> Verdict:
     """More than before pruning, and more than where nothing was learned at all."""
-    pruned, whole = (
-        case.values("focus+K21", "rem_effconv", data="part-whole", **chosen)
-        for chosen in (PRUNED, {})
-    )
+    name, model, data = "focus+K21", "rem_effconv", "part-whole"
+    pruned, whole = (_of(case, name, data, model, **chosen) for chosen in (PRUNED, {}))
     found = case.each(pruned - whole)
     centred = case.bound(pruned.greater(CENTRED_FOCUS))
     because = (

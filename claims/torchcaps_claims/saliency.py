@@ -1,4 +1,5 @@
-"""How far pruning moves the saliency maps of a network [renzulli2025] Figs. 21 and 22.
+"""What saliency maps show: whether they lie on the object, of images that tell where it is
+[renzulli2025] Fig. 5, and how far pruning moves them, Figs. 21 and 22.
 
 A pruned network is compared with the one of the same seed from which nothing is pruned, each with
 the map of the class that it says itself, stretched to the size of the images. Its run lies beside
@@ -12,8 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.analysis import saliency, saliency_distance
-from torchcaps.data import Images
+from torchcaps.analysis import focus, saliency, saliency_distance
+from torchcaps.data import Images, load, part_masks
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.system import Cell
 from torchcaps.train import PROTOCOLS, Recipe, Run, fit
 from torchcaps.train.folder.environment import CHANGED
@@ -75,6 +77,29 @@ def known_mean(name: str, values: Tensor) -> dict[str, float]:
     known = values[~values.isnan()]
     share = {f"{name}_known": len(known) / len(values)}
     return {name: float(known.mean()), **share} if len(known) else share
+
+
+@torch.no_grad()
+def focus_of(network: Callable[[Tensor], Output], images: Images) -> dict[str, float]:
+    """The share of saliency on the visible parts of the whole, mean over test images; those whose
+    map is zero everywhere have none, and `focus_known` is the share of the others."""
+    truth = getattr(images, "truth", None)
+    if truth is not None:
+        # In the size in which they were made: stretched images do not name places.
+        truth = getattr(load(images.name, split="test"), "truth", None)
+    if truth is None or len(truth.part) != len(images):
+        raise TorchcapsError(
+            f"focus asks where the object is, which the images of {images.name} do not tell; take "
+            f"the test images of part-whole."
+        )
+    shares = []
+    for part in torch.arange(len(images)).split(BATCH):
+        out = network(images.batch(part).pixels)
+        size, n_classes = (truth.size, truth.size), out.scores.shape[1]
+        maps = saliency(out.trace, out.scores.argmax(-1), n_classes=n_classes, size=size)
+        of_whole = (truth.owner[part] == 0)[:, :, None, None]
+        shares.append(focus(maps.cpu(), (part_masks(truth, part) & of_whole).any(1)))
+    return known_mean("focus", torch.cat(shares).double())
 
 
 def _map(out: Output, pixels: Tensor) -> Tensor:
