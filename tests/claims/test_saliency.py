@@ -1,4 +1,5 @@
-"""How far pruning moves saliency maps: of maps that are known, and whose run it is held against."""
+"""Saliency maps that are known: how far pruning moves them, and whose run it is held against; and
+the share of them on the object."""
 
 import json
 import shutil
@@ -8,9 +9,10 @@ import pytest
 import torch
 
 import traces
-from torchcaps.data import ImageSet
+from error_text import text_of
+from torchcaps.data import ImageSet, load, part_masks
 from torchcaps.errors import Diverged
-from torchcaps.study.look import Look
+from torchcaps.study.look import Look, looks_named
 from torchcaps.study.measure import look_at
 from torchcaps.study.same import plain
 from torchcaps.study.system import Cell
@@ -18,7 +20,7 @@ from torchcaps.train import Run, fit, make_recipe
 from torchcaps.types import Output
 from torchcaps_claims import find_claim, looks, plan_of
 from torchcaps_claims.looks import looks_of
-from torchcaps_claims.saliency import apart_of, dense_recipe, dense_run
+from torchcaps_claims.saliency import BATCH, apart_of, dense_recipe, dense_run, focus_of
 
 NORB = "rem-q-norb-saliency-less"
 PIXELS = torch.zeros(3, 1, 1, 2, dtype=torch.uint8)
@@ -139,3 +141,48 @@ def test_a_dense_network_that_diverges_does_not_take_the_pruned_one_with_it(run,
     monkeypatch.setattr(looks, "dense_run", diverges)
     look = Look("saliency", "part-whole")
     assert look_at(run, look, root=None) == {"saliency_known": 0.0}
+
+
+@pytest.fixture(scope="module")
+def images():
+    return load("part-whole", split="test")
+
+
+def object_of(images):
+    """By a loop over images and slots."""
+    masks = part_masks(images.truth, torch.arange(len(images)))
+    whole = torch.zeros_like(masks[:, 0])
+    for n, owners in enumerate(images.truth.owner.tolist()):
+        for slot, owner in enumerate(owners):
+            if owner == 0:
+                whole[n] |= masks[n, slot]
+    return whole.double()
+
+
+def test_an_even_map_lies_on_the_object_as_far_as_the_object_reaches(images):
+    found = focus_of(network([[1.0, 1.0]] * BATCH), images)
+    assert found["focus"] == pytest.approx(float(object_of(images).mean()), abs=1e-6)
+    assert found["focus_known"] == 1
+
+
+def test_a_map_of_one_side_sees_that_side(images):
+    weight = torch.nn.functional.interpolate(
+        torch.tensor([[[[1.0, 0.0]]]]).double(), size=(32, 32), mode="bilinear"
+    )[0, 0]
+    share = (object_of(images) * weight).sum((1, 2)) / weight.sum()
+    found = focus_of(network([[1.0, 0.0]] * BATCH), images)
+    assert found["focus"] == pytest.approx(float(share.mean()), abs=1e-6)
+
+
+def test_maps_that_are_zero_have_no_focus(images):
+    assert focus_of(network([[0.0, 0.0]] * BATCH), images) == {"focus_known": 0.0}
+
+
+def test_images_that_do_not_tell_are_refused(images):
+    (look,) = looks_named(["focus"], "part-whole")
+    assert look.kind == "focus"
+    half = ImageSet("part-whole", images.images[:9], images.labels[:9], images.class_names)
+    assert text_of(lambda: focus_of(network([[1.0, 1.0]] * BATCH), half)) == (
+        "focus asks where the object is, which the images of part-whole do not tell; take the test "
+        "images of part-whole."
+    )
