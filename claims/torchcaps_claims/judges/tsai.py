@@ -65,25 +65,7 @@ judge_each(
     {
         "tsai2020-q-perf-increases-with-iterations": lambda case: [_slope(case, "inverted")],
         "tsai2020-q-dr-drops-with-iterations": lambda case: [_slope(case, "dynamic").less()],
-        # Eight differences of neighbours, and two of gaps that are larger on a hundred classes.
-        "tsai2020-q-inv-gt-dr-gt-em": lambda case: (
-            [
-                Cell(_cifar(case, *first, backbone), against=_cifar(case, *second, backbone))
-                for backbone in BACKBONES
-                for n in CLASSES
-                for first, second in pairwise((routing, n) for routing in ROUTINGS)
-            ]
-            + [
-                Cell(hundred, against=ten)
-                for backbone in BACKBONES
-                for ten, hundred in [
-                    [
-                        _cifar(case, "inverted", n, backbone) - _cifar(case, "em", n, backbone)
-                        for n in CLASSES
-                    ]
-                ]
-            ]
-        ),
+        "tsai2020-q-inv-gt-dr-gt-em": lambda case: _gaps_of_routings(case),
         "tsai2020-q-resnet-backbone-helps": lambda case: [
             _cifar(case, r, n, "resnet") - _cifar(case, r, n) for r in ROUTINGS for n in CLASSES
         ],
@@ -119,6 +101,17 @@ judge_each(
         ],
     }
 )
+
+
+def _gaps_of_routings(case: Case) -> list[Cell]:
+    """Eight differences of neighbours, and two of gaps that are larger on a hundred classes."""
+    cells = []
+    for backbone in BACKBONES:
+        of = {(r, n): _cifar(case, r, n, backbone) for r in ROUTINGS for n in CLASSES}
+        cells += [Cell(of[a, n], against=of[b, n]) for n in CLASSES for a, b in pairwise(ROUTINGS)]
+        ten, hundred = (of["inverted", n] - of["em", n] for n in CLASSES)
+        cells.append(Cell(hundred, against=ten))
+    return cells
 
 
 @judge("tsai2020-q-em-best-at-2")
