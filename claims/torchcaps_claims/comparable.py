@@ -11,7 +11,7 @@ still be compared with each other, so this is not asked of statements.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -166,16 +166,19 @@ def _own_levels(plan: Plan, job: Job) -> str | None:
     return "the paper does not say on how many levels its couplings are"
 
 
+def _numbers(paper: str, kind: str) -> Iterator[tuple[Job, float]]:
+    """What a paper prints of one network each."""
+    for claim in claims(paper=paper, kind=kind):
+        jobs = plan_of(claim).jobs
+        if len(jobs) == 1 and isinstance(claim.value, int | float):
+            yield jobs[0], float(claim.value)
+
+
 @cache
 def _printed_sparsities(paper: str) -> dict[str, float]:
     """The share of weights, in percent, that a paper has pruned, by the key of the job that trains
     the network."""
-    found = {}
-    for claim in claims(paper=paper, kind="sparsity"):
-        jobs = plan_of(claim).jobs
-        if len(jobs) == 1 and isinstance(claim.value, int | float):
-            found[jobs[0].key] = float(claim.value)
-    return found
+    return {job.key: value for job, value in _numbers(paper, "sparsity")}
 
 
 @cache
@@ -183,15 +186,11 @@ def _printed(paper: str) -> dict[str, list[float]]:
     """The accuracies that a paper prints of a network on the test images of its own data set, by
     the key of the job that trains it."""
     found: dict[str, list[float]] = {}
-    for claim in claims(paper=paper, kind="accuracy"):
-        jobs = plan_of(claim).jobs
-        if len(jobs) != 1 or not isinstance(claim.value, int | float):
-            continue
-        (job,) = jobs
+    for job, value in _numbers(paper, "accuracy"):
         is_clean = job.split == "test" and job.test == job.fields.get("test_data", job.train)
         # Means of seeds, and not the best of them.
         if is_clean and job.metrics == ("accuracy",) and "best_seed" not in job.at:
-            found.setdefault(job.key, []).append(float(claim.value))
+            found.setdefault(job.key, []).append(value)
     return found
 
 

@@ -105,10 +105,8 @@ class Evidence:
         others are, by the digest of what was trained."""
         found: dict[str, Values] = {}
         for record in self.records:
-            known = known_fields(record)
-            if any(known.get(n) != value for n, value in {"model": model, **chosen}.items()):
-                continue
-            if values := _values(record, statistic):
+            is_asked_for = is_about(record, {"model": model, **chosen})
+            if is_asked_for and (values := _values(record, statistic)):
                 self._read[id(record)] = record
                 found[trained_in(record) or record.recipe_hash] = values
         return found
