@@ -26,19 +26,15 @@ from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
-RECIPE = make_recipe(model="mitterreiter_5x16", data="part-whole", batch_size=20)
-CHECKS = [
-    "updates",
-    "torch",
-    "torchvision",
-    "compiler",
-    "pixels",
-    "classes",
-    "validation images",
-    "test images",
-    "finite",
-]
-CHECKS += ["scores", "gradients", "memory", "capsules", "couplings", "overfit"]
+
+def recipe(**fields):
+    return make_recipe(**{"model": "mitterreiter_5x16", "data": "tiny", "batch_size": 20} | fields)
+
+
+RECIPE = recipe(data="part-whole")
+CHECKS = ["updates", "torch", "torchvision", "compiler", "pixels", "classes"]
+CHECKS += ["validation images", "test images", "finite", "scores", "gradients", "memory"]
+CHECKS += ["capsules", "couplings", "overfit"]
 
 
 @pytest.mark.parametrize(("threads", "words"), [(1, ", 1 thread, "), (2, ", 2 threads, ")])
@@ -63,11 +59,11 @@ def network(first):
     return copy.deepcopy(first)
 
 
-def looked_at(model, *, trained=False, seconds=0, recipe=RECIPE):
+def looked_at(model, *, trained=False, seconds=0, by=RECIPE):
     batch = tiny("train").batch(slice(0, 32))
     found = examine_network(
         model,
-        recipe,
+        by,
         batch,
         class_names=tiny("train").class_names,
         judged_by="class",
@@ -75,6 +71,11 @@ def looked_at(model, *, trained=False, seconds=0, recipe=RECIPE):
         seconds=seconds,
     )
     return {each.check: each for each in found}
+
+
+def begun(by, *, trained=False):
+    """What is found of the network that a recipe begins with."""
+    return looked_at(initial_model(by, tiny("train")), trained=trained, by=by)
 
 
 def scaled(model, factor):
@@ -100,7 +101,7 @@ class Shown:
         return Batch(self.held.pixels[index], self.held.labels[index])
 
 
-ALL = make_recipe(model="mitterreiter_5x16", data="part-whole", validation_share=0)
+ALL = recipe(data="part-whole", validation_share=0)
 
 
 def images_found(pixels=None, labels=None, test=None):
@@ -113,12 +114,12 @@ def images_found(pixels=None, labels=None, test=None):
 
 def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
     before = copy.deepcopy(network.state_dict())
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", batch_size=20, epochs=30)
-    found = doctor(recipe, seconds=500)
+    longer = recipe(epochs=30)
+    found = doctor(longer, seconds=500)
     assert [each.check for each in found.findings] == CHECKS
     assert {each.verdict for each in found.findings} == {"fine"}, found.text()
     assert found.subject == "mitterreiter_5x16 on 96 training images of tiny, before training"
-    some = doctor(recipe.model_copy(update={"train_images": 48}), seconds=0)
+    some = doctor(longer.model_copy(update={"train_images": 48}), seconds=0)
     assert some.subject.startswith("mitterreiter_5x16 on 48 of 96 training images of tiny, ")
     # 96 images of ten classes, 64 of them in the shares they have.
     there = torch.bincount(tiny("train").labels, minlength=10)
@@ -139,8 +140,7 @@ def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
 
 @pytest.mark.parametrize("name", ["resnet18", "gu_convnet_r", "efficient_capsnet", "gamma_capsnet"])
 def test_other_networks_start_without_an_alarm(name):
-    recipe = make_recipe(model=name, data="tiny", batch_size=20)
-    found = looked_at(initial_model(recipe, tiny("train")), recipe=recipe)
+    found = begun(recipe(model=name))
     marked = {check for check, each in found.items() if each.verdict != "fine"}
     assert marked <= {"overfit"}
     assert "seconds were not enough to tell" in found["overfit"].text
@@ -171,11 +171,11 @@ def test_weights_too_large_saturate_lengths(network):
 
 
 def test_logits_too_large_are_told():
-    recipe = make_recipe(model="gu_convnet_r", data="tiny")
-    model = initial_model(recipe, tiny("train"))
+    by = recipe(model="gu_convnet_r")
+    model = initial_model(by, tiny("train"))
     with torch.no_grad():
         model.head.weight.mul_(1e4)
-    found = looked_at(model, recipe=recipe)["scores"]
+    found = looked_at(model, by=by)["scores"]
     judged(found, "look", "so far apart that their probabilities are 0 or 1")
 
 
@@ -297,8 +297,7 @@ def test_the_tree_is_judged_in_the_words_of_dissect(network, factor):
 
 
 def test_couplings_that_are_meant_to_be_fixed_are_fine():
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", options={"routing": "uniform"})
-    found = looked_at(initial_model(recipe, tiny("train")), trained=True, recipe=recipe)
+    found = begun(recipe(options={"routing": "uniform"}), trained=True)
     judged(found["couplings"], "fine", "they are fixed, as this routing is")
 
 
@@ -313,8 +312,8 @@ def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
     network, monkeypatch, rate, verdict, words
 ):
     monkeypatch.setattr("torchcaps.tasks.examination.overfit.STEPS", 20)
-    recipe = RECIPE.model_copy(update={"learning_rate": rate})
-    found = looked_at(network, recipe=recipe, seconds=500)["overfit"]
+    by = RECIPE.model_copy(update={"learning_rate": rate})
+    found = looked_at(network, by=by, seconds=500)["overfit"]
     judged(found, verdict, words)
 
 
@@ -383,10 +382,9 @@ def test_test_images_that_are_training_images_are_counted(monkeypatch):
 
 def held_out_found(pixels, test, **fields):
     """What is said of validation and test images, of 20 training images."""
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=3, **fields)
     training = ImageSet("mine", pixels, torch.arange(len(pixels)) % 2, ("a", "b"))
     tests = ImageSet("mine", test, torch.arange(len(test)) % 2, ("a", "b"))
-    found = examine_images(recipe, training, lambda: tests)
+    found = examine_images(recipe(seed=3, **fields), training, lambda: tests)
     return {each.check: each for each in found if each.check.endswith(" images")}
 
 
@@ -426,14 +424,13 @@ def test_a_share_that_holds_nothing_out_is_told_before_training():
 
 
 def test_frozen_parts_are_not_trained_by_the_doctor():
-    fields = {"model": "mitterreiter_5x16", "data": "tiny", "batch_size": 20}
     lessons = [
-        {each.check: each for each in doctor(make_recipe(**fields, **more), seconds=1).findings}
+        {each.check: each for each in doctor(recipe(**more), seconds=1).findings}
         for more in ({}, {"freeze": ("backbone", "primary")})
     ]
     whole, frozen = (each["gradients"].numbers for each in lessons)
     assert whole != frozen
-    said = text_of(lambda: doctor(make_recipe(**fields, freeze=("nonsense",)), seconds=1))
+    said = text_of(lambda: doctor(recipe(freeze=("nonsense",)), seconds=1))
     assert said.startswith("freeze: the network has no part 'nonsense'")
 
 
@@ -445,15 +442,9 @@ def test_a_decoder_that_is_trained_alone_is_judged_by_what_it_draws(
     monkeypatch, rate, verdict, words
 ):
     monkeypatch.setattr("torchcaps.tasks.examination.overfit.STEPS", 6)
-    recipe = make_recipe(
-        model="mitterreiter_5x16",
-        data="tiny",
-        batch_size=20,
-        learning_rate=rate,
-        options={"decoder": True},
-        freeze=("backbone", "primary", "layers"),
-    )
-    found = {each.check: each for each in doctor(recipe, seconds=500).findings}
+    fields = {"options": {"decoder": True}, "freeze": ("backbone", "primary", "layers")}
+    by = recipe(learning_rate=rate, **fields)
+    found = {each.check: each for each in doctor(by, seconds=500).findings}
     assert found["gradients"].verdict == "fine"
     assert "(decoder.layers.0) to " in found["gradients"].text
     overfit = found["overfit"]
@@ -559,7 +550,7 @@ def test_memory(monkeypatch, free, verdict, words):
 
 def test_memory_grows_with_the_batch_of_the_recipe(first):
     small = looked_at(first)["memory"].numbers
-    large = looked_at(first, recipe=RECIPE.model_copy(update={"batch_size": 200}))["memory"].numbers
+    large = looked_at(first, by=RECIPE.model_copy(update={"batch_size": 200}))["memory"].numbers
     assert large["activations"] == pytest.approx(10 * small["activations"], rel=1e-6)
     # At least the images, in float32, and what the first convolution makes of them.
     assert small["activations"] > 20 * 4 * (24 * 24 + 32 * 20 * 20)
@@ -581,7 +572,7 @@ def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
     del sys.modules["torchvision"]
 
 
-def test_a_missing_compiler_is_told(monkeypatch):
+def test_a_compiler_is_told_whether_it_is_there_or_not(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     found = {each.check: each for each in machine.examine_machine()}["compiler"]
     assert found.text == (
@@ -589,9 +580,7 @@ def test_a_missing_compiler_is_told(monkeypatch):
         "torch.compile cannot compile."
     )
     assert found.verdict == "fine"
-
-
-def test_a_compiler_with_arguments_is_found(monkeypatch):
+    # One with arguments is found.
     monkeypatch.setenv("CXX", f"{sys.executable} -O1")
     found = {each.check: each for each in machine.examine_machine()}["compiler"]
     assert found.text == f"{sys.executable}, for the routing kernels and torch.compile."
@@ -600,7 +589,7 @@ def test_a_compiler_with_arguments_is_found(monkeypatch):
 @pytest.fixture
 def run(tmp_path):
     run = Run(tmp_path / "mine")
-    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7), "abc")
+    run.begin(recipe(epochs=2, seed=7), "abc")
     return run
 
 
