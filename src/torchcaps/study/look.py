@@ -17,7 +17,7 @@ from torchcaps.data.by_name import why_no_source
 from torchcaps.data.registry import SOURCES
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OWN
-from torchcaps.study.court import court
+from torchcaps.study.court import court, needed_court
 
 if TYPE_CHECKING:
     from torchcaps.train.recipe import Recipe
@@ -108,6 +108,9 @@ def register_look(
 def kind_named(name: str) -> Kind:
     """Find what was registered under the name of a look."""
     _register(name, KINDS)
+    if name not in KINDS:
+        # The claims are installed where the study was read, and not here.
+        needed_court(f"the look {name}")
     return KINDS[name]
 
 
