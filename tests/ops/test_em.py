@@ -1,4 +1,4 @@
-"""EM routing: examples on paper, its laws, and windows that compete."""
+"""EM routing: its laws, and windows that compete; numbers on paper are in on_paper.toml."""
 
 import itertools
 
@@ -50,117 +50,7 @@ def tensor(values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-# Two children with activations 1 and 1/4. Both say 5 to parent 0; to parent 1 they say 0 and 10.
-ON_PAPER = {
-    "votes": tensor([[[5.0], [0.0]], [[5.0], [10.0]]]),
-    "activation": tensor([1.0, 0.25]),
-}
-
-
-def test_two_iterations_on_paper():
-    # λ_1 = 32 · 0.05 = 1.6, λ_2 = 32 · 0.0975 = 3.12
-    # t = 1: r_i = (1/2, 1/8), m = 5/8, weights 0.8 and 0.2
-    #   μ = (5, 0.2 · 10 = 2), σ² = (0 + 9, 0.8 · 4 + 0.2 · 64 + 9 = 25), σ = (3, 5)
-    #   logit = 1.6 β_a − (β_u + ln σ) = −ln σ, a = 1/(1 + σ) = (1/4, 1/6)
-    #   q_i0 = 1/4 · 1/3, q_i1 = 1/6 · 1/5 · exp(−d²/50) with d² = 4 and 64
-    #   R_i0 = 1/(1 + 0.4 exp(−d²/50)) = 0.7303287 and 0.8999159
-    # t = 2: m = (0.7303287 + 0.2249790, 0.2696713 + 0.0250210) = (0.9553076, 0.2946924)
-    #   the second child weighs w = 0.0849056 for parent 1
-    #   μ = (5, 10 w = 0.8490556), σ² = (9, 100 w (1 − w) + 9 = 16.7696606)
-    #   logit_0 = 3.12 (0.5 − (0.8 + 1.0986123) 0.9553076) = −4.0989276
-    #   logit_1 = 3.12 (1.0 − (1.6 + 1.4097857) 0.2946924) = 0.3526822
-    routed = em_routing(
-        **ON_PAPER,
-        beta_a=tensor([0.5, 1.0]),
-        beta_u=tensor([0.8, 1.6]),
-        iterations=2,
-        lambda_=32.0,
-        variance_floor=9.0,
-        keep="steps",
-    )
-    first, second = routed.steps
-    assert first.coupling.flatten().tolist() == [0.5] * 4
-    assert first.parents.pose.flatten().tolist() == pytest.approx([5.0, 2.0])
-    assert first.parents.activation.tolist() == pytest.approx([1 / 4, 1 / 6])
-    couplings = [0.7303287, 0.2696713, 0.8999159, 0.1000841]
-    assert second.coupling.flatten().tolist() == pytest.approx(couplings, abs=1e-7)
-    assert routed.parents.pose.flatten().tolist() == pytest.approx([5.0, 0.8490556], abs=1e-7)
-    assert routed.parents.activation.tolist() == pytest.approx([0.0163197, 0.5872679], abs=1e-7)
-
-
-def test_constant_lambda_on_paper():
-    # The example above with λ_1 = λ_2 = 1.6: only the last line differs, by the factor 1.6 / 3.12.
-    #   logit_0 = 1.6 · (0.5 − 1.8986123 · 0.9553076) = −2.1020140
-    #   logit_1 = 1.6 · (1.0 − 3.0097857 · 0.2946924) = 0.1808624
-    routed = em_routing(
-        **ON_PAPER,
-        beta_a=tensor([0.5, 1.0]),
-        beta_u=tensor([0.8, 1.6]),
-        iterations=2,
-        lambda_=1.6,
-        lambda_schedule="constant",
-        variance_floor=9.0,
-    )
-    assert routed.parents.pose.flatten().tolist() == pytest.approx([5.0, 0.8490556], abs=1e-7)
-    assert routed.parents.activation.tolist() == pytest.approx([0.1089012, 0.5450928], abs=1e-7)
-
-
-def test_gritzman_on_paper():
-    # The moments of t = 1 above. 100 J / I = 100 and λ_1 = 0.016, so λ_1 · 100 · 5/8 = 1:
-    # logit = 0.016 β_a − (β_u + ln σ) = −ln σ again
-    routed = em_routing(
-        **ON_PAPER,
-        beta_a=tensor([50.0, 100.0]),
-        beta_u=tensor([0.8, 1.6]),
-        variant="gritzman",
-        iterations=1,
-        lambda_=0.32,
-        variance_floor=9.0,
-    )
-    assert routed.parents.pose.flatten().tolist() == pytest.approx([5.0, 2.0])
-    assert routed.parents.activation.tolist() == pytest.approx([1 / 4, 1 / 6])
-
-
-def test_official_on_paper():
-    # μ = 0.9 · (5, 2) = (4.5, 1.8)
-    # σ² = (0.25 + 0.75 = 1, 0.8 · 1.8² + 0.2 · 8.2² + 0.75 = 16.79), ln σ² = (0, 2.8207835)
-    # λ_1 m = 16 · 0.05 · 5/8 = 1/2; D β_u (ln 2π + 1) = 1.4189385; λ_1 · 5000 β_a = 0.4
-    # logit = −(0 + 1.4189385)/2 − 0.4 = −1.1094693, −(2.8207835 + 1.4189385)/2 − 0.4 = −2.5198610
-    routed = em_routing(
-        **ON_PAPER,
-        beta_a=tensor(1e-4),
-        beta_u=tensor(0.5),
-        variant="official",
-        iterations=1,
-        lambda_=16.0,
-        variance_floor=0.75,
-    )
-    assert routed.parents.pose.flatten().tolist() == pytest.approx([4.5, 1.8])
-    assert routed.parents.activation.tolist() == pytest.approx([0.2479698, 0.0744775], abs=1e-7)
-
-
-def test_official_mean_keeps_a_tenth_of_the_last_one():
-    # One parent: R = 1 throughout, so μ = 0.9 · 1, then 0.9 + 0.1 · 0.9, then 0.9 + 0.1 · 0.99.
-    votes, beta = tensor([[[1.0]], [[1.0]]]), tensor(0.0)
-    steps = em_routing(
-        votes, tensor([0.3, 0.9]), beta_a=beta, beta_u=beta, variant="official", keep="steps"
-    ).steps
-    poses = [step.parents.pose.item() for step in steps]
-    assert poses == pytest.approx([0.9, 0.99, 0.999])
-
-
-def test_lambda_at_tabulated_points():
-    # One child, one parent, σ² = 1, β_u = 0: nothing costs anything, so logit(a) = λ_t β_a.
-    steps = em_routing(
-        tensor([[[2.0]]]),
-        tensor([1.0]),
-        beta_a=tensor(1000.0),
-        beta_u=tensor(0.0),
-        variance_floor=1.0,
-        keep="steps",
-    ).steps
-    temperatures = [step.parents.activation.logit().item() / 1000 for step in steps]
-    assert temperatures == pytest.approx([5.0e-4, 9.75e-4, 1.42625e-3], abs=1e-12)
+OF_CHILDREN = ("votes", "activation")
 
 
 def e_step(votes, coupling, activation, parents, floor):
@@ -237,7 +127,7 @@ def test_gritzman_is_the_paper_at_a_hundred_children_a_parent():
 
 def test_every_child_twice_costs_gritzman_nothing():
     arguments = random_arguments(4, 3, 2)
-    twice = arguments | {name: arguments[name].repeat_interleave(2, 0) for name in ON_PAPER}
+    twice = arguments | {name: arguments[name].repeat_interleave(2, 0) for name in OF_CHILDREN}
     for variant, costs_nothing in (("paper", False), ("gritzman", True)):
         options = {"variant": variant, "lambda_": 0.1, "iterations": 2}
         once, more = (route(x, **options).parents.activation for x in (arguments, twice))
@@ -248,7 +138,7 @@ def test_a_child_without_activation_does_not_count():
     arguments = random_arguments(6, 3, 4)
     arguments["activation"][2] = 0
     kept = torch.tensor([0, 1, 3, 4, 5])
-    others = arguments | {name: arguments[name][kept] for name in ON_PAPER}
+    others = arguments | {name: arguments[name][kept] for name in OF_CHILDREN}
     assert_near(list(route(arguments).parents), list(route(others).parents), 1e-10)
 
 

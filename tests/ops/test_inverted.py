@@ -1,4 +1,4 @@
-"""Inverted routing: two iterations on paper, and its laws."""
+"""Inverted routing: its laws; numbers on paper are in on_paper.toml."""
 
 import math
 
@@ -16,72 +16,6 @@ def random_votes(*shape, dtype=torch.float64):
 
 def numbers(*rows):
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def agree_and_scatter():
-    """Two children: both say (1, 0) to parent 0; to parent 1 they say (0, 1) and (0, −1)."""
-    return numbers([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]])
-
-
-# To parent 0 agrees a child by 1 after the uniform pass, to parent 1 by 0.
-@pytest.mark.parametrize(("scale", "share"), [(1.0, 0.7310586), (2.0, 0.8807971)])
-def test_two_iterations_on_paper_without_norm(scale, share):
-    # t = 1: r = 1/2, p_0 = (1, 0), p_1 = (0, 0)
-    # t = 2: r_i0 = 1/(1 + exp(−scale)), p_0 = (2 r_i0, 0), p_1 = (0, r_01 − r_11) = (0, 0)
-    routed = inverted_routing(agree_and_scatter(), scale=scale, keep="steps")
-    first, second = routed.steps
-    assert first.coupling.tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert first.parents.pose.tolist() == [[1.0, 0.0], [0.0, 0.0]]
-    assert second.coupling[:, 0].tolist() == pytest.approx([share, share], abs=1e-7)
-    pose = routed.parents.pose
-    assert pose[0].tolist() == pytest.approx([2 * share, 0.0], abs=1e-7)
-    assert pose[1].tolist() == [0.0, 0.0]
-    assert routed.parents.activation is None
-
-
-def test_two_iterations_on_paper_with_norm():
-    # t = 1: sums (1, 0) and (0, 0). (1, 0) has mean 1/2 and variance 1/4:
-    #        ±0.5 / √0.25001 = ±0.9999800; times (2, 1), plus (0, 0.5)
-    #        p_0 = (1.9999600, −0.4999800), p_1 = (0, 0.5)
-    # t = 2: agreements of child 0: 1.9999600 and 0.5; of child 1: 1.9999600 and −0.5
-    #        r_00 = 1/(1 + exp(−1.4999600)) = 0.8175685, r_10 = 1/(1 + exp(−2.4999600)) = 0.9241390
-    #        sums (1.7417075, 0) and (0, r_01 − r_11) = (0, 0.1824315 − 0.0758610) = (0, 0.1065705)
-    #        ±0.8708537 / √(0.7583862 + 10⁻⁵) = ±0.9999934
-    #        ∓0.0532853 / √(0.0028393 + 10⁻⁵) = ∓0.9982437
-    #        p_0 = (1.9999868, −0.4999934), p_1 = (−1.9964874, 1.4982437)
-    norm = numbers(2.0, 1.0), numbers(0.0, 0.5)
-    routed = inverted_routing(agree_and_scatter(), norm=norm, keep="steps")
-    first, second = routed.steps
-    assert first.parents.pose.flatten().tolist() == pytest.approx(
-        [1.99996, -0.49998, 0.0, 0.5], abs=1e-7
-    )
-    assert second.coupling[:, 0].tolist() == pytest.approx([0.8175685, 0.9241390], abs=1e-7)
-    assert routed.parents.pose.flatten().tolist() == pytest.approx(
-        [1.9999868, -0.4999934, -1.9964874, 1.4982437], abs=1e-6
-    )
-
-
-def test_activations_on_paper():
-    # One parent, votes 1 and 3, child activations 1 and 1/2: r = 1, w = (1, 1/2), m = 3/2
-    # p = 1 + 3/2 = 5/2; mean 5/3; variance (1·(2/3)² + 1/2·(4/3)²) / (3/2) = 8/9
-    # a = logistic(2 (1 − 3/2 (1/4 + 1/2 ln(8/9 + 10⁻⁴))))
-    votes = numbers([[1.0]], [[3.0]])
-    beta_a, beta_u = torch.tensor(1.0), torch.tensor(0.25)
-    for iterations in (1, 2):
-        routed = inverted_routing(
-            votes,
-            numbers(1.0, 0.5),
-            iterations=iterations,
-            beta_a=beta_a,
-            beta_u=beta_u,
-            lambda_=2.0,
-            keep="last",
-        )
-        assert routed.steps[0].coupling.tolist() == [[1.0], [1.0]]
-        assert routed.parents.pose.tolist() == [[2.5]]
-        logit = 2 * (1 - 1.5 * (0.25 + 0.5 * math.log(8 / 9 + 1e-4)))
-        share = routed.parents.activation.tolist()
-        assert share == pytest.approx([1 / (1 + math.exp(-logit))], abs=1e-12)
 
 
 def test_two_halves_of_a_child_are_the_child():

@@ -1,4 +1,4 @@
-"""Votes: products on paper, who shares which weight, equivariance."""
+"""Votes: parity with the twin, equivariance, precision; products on paper are in on_paper.toml."""
 
 import pytest
 import torch
@@ -11,51 +11,8 @@ from torchcaps.types import Capsules, VoteMap, Window
 WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
 
 
-def numbers(values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
 def votes_of(children, weight, /, **options):
     return materialise(VoteMap(Capsules(children), weight, **options))
-
-
-def test_vector_vote_on_paper():
-    # (1, 2) through the rows (1, 0), (0, 1), (1, 1): 1, 2, 3
-    pose, weight = numbers([[1, 2]]), numbers([[[[1, 0], [0, 1], [1, 1]]]])
-    assert votes_of(pose, weight).tolist() == [[[1, 2, 3]]]
-
-
-def test_rows_of_a_square_weight_are_the_outputs():
-    # [1 2; 3 4] (1, 10) = (21, 43); its transpose would give (31, 42)
-    pose, weight = numbers([[1, 10]]), numbers([[[[1, 2], [3, 4]]]])
-    assert votes_of(pose, weight).tolist() == [[[21, 43]]]
-
-
-def test_matrix_vote_multiplies_from_the_right():
-    # [1 2; 3 4] · [0 1; 1 0] swaps columns: [2 1; 4 3]. From the left it would swap rows.
-    pose, weight = numbers([[1, 2, 3, 4]]), numbers([[[[0, 1], [1, 0]]]])
-    assert votes_of(pose, weight, pose="matrix").tolist() == [[[2, 1, 4, 3]]]
-
-
-@pytest.mark.parametrize(
-    ("sharing", "weight", "expected"),
-    [
-        ("none", [[[[1]]], [[[10]]], [[[100]]], [[[1000]]]], [1, 20, 300, 4000]),
-        # children are ordered (position, type): types 0, 1, 0, 1
-        ("type", [[[[1]]], [[[10]]]], [1, 20, 3, 40]),
-        ("all", [[[10]]], [10, 20, 30, 40]),
-    ],
-)
-def test_sharing_on_paper(sharing, weight, expected):
-    votes = votes_of(numbers([[1], [2], [3], [4]]), numbers(weight), sharing=sharing)
-    assert votes.flatten().tolist() == expected
-
-
-def test_bias_is_added_to_every_vote_of_its_parent():
-    pose, weight = torch.randn(5, 3).double(), torch.randn(5, 2, 4, 3).double()
-    bias = torch.randn(2, 4).double()
-    difference = votes_of(pose, weight, bias=bias) - votes_of(pose, weight)
-    torch.testing.assert_close(difference, bias.expand(5, 2, 4), rtol=0, atol=1e-14)
 
 
 def test_matrix_votes_turn_with_the_pose():
@@ -64,18 +21,6 @@ def test_matrix_votes_turn_with_the_pose():
     turned = votes_of((g @ pose).flatten(-2), weight, pose="matrix")
     votes = votes_of(pose.flatten(-2), weight, pose="matrix").unflatten(-1, (3, 3))
     torch.testing.assert_close(turned, (g @ votes).flatten(-2), rtol=0, atol=1e-12)
-
-
-def test_shared_weights_equal_repeated_ones():
-    pose, weight = torch.randn(2, 6, 3).double(), torch.randn(3, 4, 5, 3).double()
-    by_type = votes_of(pose, weight, sharing="type")
-    torch.testing.assert_close(
-        by_type, votes_of(pose, weight.repeat(2, 1, 1, 1)), rtol=0, atol=1e-14
-    )
-    by_all = votes_of(pose, weight[0], sharing="all")
-    torch.testing.assert_close(
-        by_all, votes_of(pose, weight[:1].repeat(6, 1, 1, 1)), rtol=0, atol=1e-14
-    )
 
 
 LEADING = [(), (1,), (3,), (2, 1, 2)]
