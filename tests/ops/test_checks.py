@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from error_text import text_of
+from tables import beside, worked_out
 from torchcaps import Capsules, ops
 from torchcaps._checks import check_choice
 from torchcaps.layers import EMRouting, InvertedRouting
@@ -20,44 +21,8 @@ BETA = torch.zeros(4)
 WEIGHT = torch.rand(3, 4, 5, 2)
 SCORES, TARGET = torch.rand(2, 4), torch.tensor([0, 3])
 
-# Each with the arguments that may be spoilt.
-CALLS = {
-    "dynamic": (ops.dynamic_routing, {"votes": VOTES}, {}),
-    "bias": (ops.dynamic_routing, {"bias": torch.rand(4, 5)}, {"votes": VOTES}),
-    "uniform": (ops.uniform_routing, {"votes": VOTES}, {}),
-    "inverted": (ops.inverted_routing, {"votes": VOTES}, {}),
-    "self_attention": (ops.self_attention_routing, {"votes": VOTES}, {}),
-    "distance": (ops.distance_routing, {"votes": VOTES, "activation": ACTIVATION}, {}),
-    "em": (
-        ops.em_routing,
-        {"votes": VOTES, "activation": ACTIVATION, "beta_a": BETA, "beta_u": BETA},
-        {},
-    ),
-    "squash": (ops.squash, {"pose": VOTES}, {}),
-    "margin": (ops.margin_loss, {"lengths": SCORES, "target": TARGET}, {}),
-    "spread": (ops.spread_loss, {"activations": SCORES, "target": TARGET}, {"margin": 0.2}),
-    "entropy": (ops.cross_entropy_loss, {"scores": SCORES, "target": TARGET}, {}),
-    "binary": (
-        ops.binary_cross_entropy_loss,
-        {"scores": SCORES, "target": TARGET},
-        {"scores_are": "lengths"},
-    ),
-    "focal": (
-        ops.focal_loss,
-        {"scores": SCORES, "target": TARGET},
-        {"scores_are": "independent_logits"},
-    ),
-    "weight": (
-        ops.cross_entropy_loss,
-        {"weight": torch.ones(4)},
-        {"scores": SCORES, "target": TARGET},
-    ),
-    "reconstruction": (
-        ops.reconstruction_loss,
-        {"reconstruction": VOTES, "image": VOTES},
-        {},
-    ),
-}
+TABLE = beside(__file__, "checks.toml")
+CALLS, WITH = TABLE["calls"], worked_out(TABLE["with"], globals())
 SPOILT = {
     "list": (torch.Tensor.tolist, "must be a torch.Tensor, but came as list; make one with "),
     "array": (torch.Tensor.numpy, "must be a torch.Tensor, but came as ndarray; make one with "),
@@ -65,10 +30,17 @@ SPOILT = {
 }
 
 
+def call_of(name):
+    """An op, the tensors that may be spoilt, and the rest of what it takes."""
+    said = CALLS[name]
+    tensors, rest = (worked_out(said.get(part, {}), globals()) for part in ("tensors", "rest"))
+    return getattr(ops, said["op"]), tensors, rest
+
+
 @pytest.mark.parametrize("kind", SPOILT)
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_no_dense_tensor_is_named(name, kind):
-    op, tensors, rest = CALLS[name]
+    op, tensors, rest = call_of(name)
     spoil, sentence = SPOILT[kind]
     op(**tensors, **rest)
     for each in tensors:
@@ -79,29 +51,12 @@ def test_what_is_no_dense_tensor_is_named(name, kind):
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 @pytest.mark.parametrize("name", CALLS)
 def test_nested_tensors_are_named(name):
-    op, tensors, rest = CALLS[name]
+    op, tensors, rest = call_of(name)
     for each, x in tensors.items():
         for layout in (torch.strided, torch.jagged):
             nested = torch.nested.nested_tensor([x, x], layout=layout)
             text = text_of(lambda: op(**tensors | {each: nested}, **rest))  # noqa: B023
             assert text.startswith(f"{each} must be one dense tensor, but came as a nested one, of")
-
-
-# Each with what goes with the votes.
-WITH = {
-    "dynamic": {"prior": torch.zeros(3, 4), "bias": torch.zeros(4, 5)},
-    "distance": {"activation": ACTIVATION, "bias": torch.zeros(4, 5)},
-    "em": {"activation": ACTIVATION, "beta_a": BETA, "beta_u": BETA},
-    "inverted": {
-        "start": torch.zeros(4, 5),
-        "activation": ACTIVATION,
-        "beta_a": BETA,
-        "beta_u": BETA,
-        "norm": (torch.ones(5), torch.zeros(5)),
-    },
-    "self_attention": {"bias": torch.zeros(3, 4)},
-    "uniform": {"bias": torch.zeros(4, 5)},
-}
 
 
 @pytest.mark.parametrize("name", WITH)

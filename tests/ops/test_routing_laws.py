@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from tables import beside
 from torchcaps import ops
 from torchcaps.types import Window
 
@@ -25,113 +26,18 @@ class Subject(NamedTuple):
     answers: tuple[str, ...]
     # Which tensors are given, and which options.
     cases: list[tuple[str, dict[str, Any]]]
-    shapes: list[tuple[int, ...]] = SHAPES
+    shapes: list[tuple[int, ...]]
 
 
-def every(given, options):
-    return list(product(given, options))
+def subjects():
+    for name, said in beside(__file__, "routing_laws.toml").items():
+        cases = [case for each in said["cases"] for case in product(each["given"], each["options"])]
+        shapes = CONV3D if name == "conv3d" else SHAPES
+        yield name, Subject(said["tensors"], tuple(said["answers"]), cases, shapes)
 
 
-SQUASHES = [{"squash": kind} for kind in ("hinton", "exp", "none")]
-# Of distance routing votes are as often longer than their child as shorter.
-LENGTHS, ACTIVE = {"activation": "bi"}, {"activation": "bi", "beta_a": "j", "beta_u": "j"}
 VARIANTS = ("paper", "official", "gritzman")
-NORM, ON = "norm_weight norm_bias", "activation beta_a beta_u"
-
-SUBJECTS = {
-    "conv3d": Subject(
-        {"bias": "zd"},
-        ("pose", "couplings"),
-        every(
-            ["", "bias"],
-            [
-                *({"squash_over": o, "iterations": t} for o in ("map", "pose") for t in (1, 2)),
-                {},
-                {"squash_over": "pose"},
-                *({"detach": detach} for detach in ("votes", "states", "coupling")),
-                *({"detach": d, "squash_over": "pose"} for d in ("votes", "states", "coupling")),
-            ],
-        ),
-        CONV3D,
-    ),
-    "distance": Subject(
-        LENGTHS | {"bias": "jd", "scale": "t"},
-        ("pose", "couplings", "scale"),
-        every(
-            ["activation", "activation bias"],
-            [
-                {},
-                *(one | {"iterations": 1} for one in SQUASHES),
-                *(one | {"scale": "batch"} for one in SQUASHES),
-                *SQUASHES[1:],
-                {"iterations": 4},
-                {"scale": "batch", "iterations": 1},
-                {"p": 0.7},
-                {"detach": "votes", "squash": "exp"},
-                {"detach": "votes", "scale": "batch"},
-                *({"detach": "iterations", "scale": x} for x in ("sample", "batch")),
-            ],
-        )
-        + [("activation bias scale", {"detach": d}) for d in ("none", "votes", "iterations")],
-    ),
-    "dynamic": Subject(
-        {"bias": "jd", "prior": "ij", "agreement": ""},
-        ("pose", "couplings"),
-        every(
-            ["", "bias", "prior", "bias prior"],
-            [
-                {},
-                *(one | {"iterations": 1} for one in SQUASHES),
-                *(one | {"leaky": True} for one in SQUASHES),
-                {"iterations": 1, "leaky": True},
-                {"detach": "votes", "squash": "exp"},
-                {"detach": "states", "squash": "none"},
-                {"detach": "coupling"},
-                {"odd_bias": True},
-            ],
-        )
-        + [("agreement", {"detach": d}) for d in ("none", "votes", "states", "coupling")],
-    ),
-    "em": Subject(
-        ACTIVE,
-        ("pose", "activation", "couplings"),
-        every(
-            [ON],
-            [
-                {"variant": variant} | options
-                for variant in VARIANTS
-                for options in (
-                    {},
-                    {"iterations": 1},
-                    {"iterations": 2, "lambda_": 1.0},
-                    {"variance_floor": 0.3, "lambda_": 0.1},
-                    {"iterations": 2, "lambda_": 0.3, "lambda_schedule": "constant"},
-                )
-            ]
-            + [{}],
-        ),
-    ),
-    "inverted": Subject(
-        ACTIVE | {"start": "jd", "norm_weight": "d", "norm_bias": "d"},
-        ("pose", "couplings", "activation"),
-        every(
-            ["", "start", NORM, ON, f"{NORM} {ON}"],
-            [{}, {"iterations": 1}, {"iterations": 4}, {"scale": 0.3}, {"lambda_": 0.7}],
-        )
-        + every(
-            [f"{NORM} start", f"{NORM} start {ON}"],
-            [{}, {"iterations": 4}],
-        ),
-    ),
-    "self_attention": Subject(
-        {"bias": "ij"}, ("pose", "couplings"), every(["", "bias"], [*SQUASHES, {}])
-    ),
-    "uniform": Subject(
-        {"bias": "jd"},
-        ("pose", "couplings"),
-        every(["", "bias"], [{}, *(x | {"normalise": "mean"} for x in SQUASHES), *SQUASHES]),
-    ),
-}
+SUBJECTS = dict(subjects())
 EVERY = pytest.mark.parametrize("name", SUBJECTS)
 LARGE = (2, 5, 3, 4)
 # Gradients, or numbers of any kind, that are above one: a part of the largest is allowed.
