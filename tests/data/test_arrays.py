@@ -1,8 +1,5 @@
 """Arrays and .npz files as sets of images, and a sentence for each thing wrong with them."""
 
-import io
-import pickle
-import struct
 import zipfile
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import torch
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
+from laid_npz import GOOD, lay, npy
 from torchcaps.data import from_arrays, from_npz
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
@@ -86,26 +84,6 @@ def test_class_names_are_kept() -> None:
     assert from_arrays(BYTES, [1, 1], np.array([3, 7])).class_names == ("3", "7")
 
 
-def npy(shape: str, content: bytes, *, code: str = "|u1", version: bytes = b"\1\0") -> bytes:
-    """An array as numpy's format describes it: a mark, a line of text, the values."""
-    text = f"{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    text = text.ljust(117) + b"\n"
-    return b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text + content
-
-
-GOOD = {
-    "images": npy("(2, 3, 4)", bytes(range(24))),
-    "labels": npy("(2,)", struct.pack("<2q", 1, 0), code="<i8"),
-}
-
-
-def lay(path: Path, members: dict[str, bytes], *, packing: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", packing) as archive:
-        for name, content in members.items():
-            archive.writestr(f"{name}.npy", content)
-    return path
-
-
 @pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_file_gives_what_was_laid_down(tmp_path: Path, packing: int) -> None:
     found = from_npz(lay(tmp_path / "pets.npz", GOOD, packing=packing), ("cat", "dog"))
@@ -119,73 +97,6 @@ def test_a_file_of_numpys_own_is_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=BYTES / 24, y=np.array([[1], [0]]))
     found = from_npz(tmp_path / "a.npz", images="x", labels="y")
     assert found.images.flatten().tolist() == pytest.approx([each / 24 for each in range(24)])
-
-
-class Malice:
-    def __reduce__(self):
-        return eval, ("open('HERE', 'w')",)
-
-
-def objects() -> bytes:
-    content = io.BytesIO()
-    np.save(content, np.array([Malice(), 1], object), allow_pickle=True)
-    return content.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (
-            {"images": objects()},
-            "holds images.npy as Python objects, which only a pickle can carry; nothing of it was "
-            "run: save it as numbers or text.",
-        ),
-        (
-            {"images": npy("(2,)", pickle.dumps(Malice()), code="|O")},
-            "images.npy as Python objects",
-        ),
-        ({"images": pickle.dumps(Malice())}, "could not be read as an .npz file (the magic string"),
-        ({"images": b""}, "could not be read as an .npz file ("),
-        (
-            {"images": npy("(2, 3, 4)", bytes(23))},
-            "claims 2 × 3 × 4 values of uint8 in images.npy, but has 23 bytes for them (at most",
-        ),
-        ({"images": npy("(2, 3, 4)", bytes(25))}, "but has 25 bytes for them"),
-        (
-            {"images": npy("(99999999, 99999999)", b"")},
-            "claims 99999999 × 99999999 values of uint8",
-        ),
-        ({"images": npy("(-2, -12)", bytes(24))}, "but came as [-2, -12] with labels [2];"),
-        ({"images": npy("(2, 3, 'x')", bytes(24))}, "could not be read as an .npz file (shape is"),
-        ({"images": npy("exit()", bytes(24))}, "could not be read as an .npz file ("),
-        (
-            {"images": npy("(2, 3, 4)", bytes(24), version=b"\x09\0")},
-            "version (9, 0) of its arrays",
-        ),
-        (
-            {"images": npy("(2, 3)", bytes(24), code="<f4")},
-            "a.npz: images must be [n, height, width] or [n, channels, height, width], with n "
-            "labels, but came as [2, 3] with labels [2]; are the two arrays the right ones?",
-        ),
-        (
-            {"images": npy("(2, 1, 1)", struct.pack("<2f", 1, float("nan")), code="<f4")},
-            "pixels must be finite and in [0, 1], but image 1 goes from nan to nan;",
-        ),
-        (
-            {"labels": npy("(2,)", b"\0\xff", code="|i1")},
-            "labels must be 0 to 1 for 2 classes, but",
-        ),
-        ({"labels": npy("(3,)", b"\0\1\1")}, "came as [2, 3, 4] with labels [3]; are the two"),
-        ({"labels": npy("(2,)", b"\0\0")}, "labels must count two or more classes from 0"),
-    ],
-)
-def test_a_bad_file_is_told(tmp_path: Path, monkeypatch, other: dict, words: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = lay(tmp_path / "a.npz", GOOD | other)
-    names = None if "labels must count" in words else ("cat", "dog")
-    with at_most(2 * MEGABYTE):
-        assert words in text_of(lambda: from_npz(path, names))
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_bomb_is_refused_by_its_stated_size(tmp_path: Path, monkeypatch) -> None:

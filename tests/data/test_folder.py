@@ -1,10 +1,7 @@
 """A folder of pictures: modes, sizes, splits; and a sentence for each thing wrong with it."""
 
-import os
 import shutil
-import struct
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,32 +11,8 @@ from PIL import Image
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
+from laid_pictures import GREY, animals, pages, png
 from torchcaps.data import Cropped, image_folder, load, resized
-
-
-def chunk(kind: bytes, content: bytes) -> bytes:
-    check = struct.pack(">I", zlib.crc32(kind + content))
-    return struct.pack(">I", len(content)) + kind + content + check
-
-
-def png(width: int, height: int, rows: list[bytes], *, depth: int = 8, colour: int = 0) -> bytes:
-    """A picture as the PNG specification lays it out; colour 0 is grey, 2 is red green blue."""
-    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    body = zlib.compress(b"".join(b"\0" + row for row in rows))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
-
-
-GREY = png(3, 2, [b"\x01\x02\x03", b"\x04\x05\x06"])
-
-
-def animals(root: Path, count: int = 4, *, names: tuple[str, ...] = ("cat", "dog")) -> Path:
-    """Grey pictures of 3 × 2 whose first pixel tells their class and number."""
-    for label, name in enumerate(names):
-        (root / name).mkdir(parents=True)
-        for number in range(count):
-            rows = [bytes([100 * label + number, 2, 3]), b"\x04\x05\x06"]
-            (root / name / f"{number}.png").write_bytes(png(3, 2, rows))
-    return root
 
 
 def firsts(found) -> list[int]:
@@ -236,105 +209,6 @@ def test_pictures_that_are_left_out_are_counted(tmp_path: Path) -> None:
         assert len(image_folder(root)) == 6
 
 
-# What happens to a folder, or the name and the content of a picture more.
-BAD = {
-    "missing": (lambda root: root.rename(root.parent / "gone"), "there is no folder "),
-    "empty": (
-        lambda root: [root.rename(root.parent / "gone"), root.mkdir()],
-        "should hold a folder of pictures for each of two or more classes, but holds none; point",
-    ),
-    "one class": (
-        lambda root: (root / "dog").rename(root.parent / "gone"),
-        "two or more classes, but holds only one, 'cat'; point to the folder above the classes.",
-    ),
-    "empty class": (lambda root: (root / "eel").mkdir(), "eel holds no pictures (.png .jpg"),
-    "class of another format": (
-        lambda root: [(root / "eel").mkdir(), (root / "eel" / "1.avif").write_bytes(b"?")],
-        "eel holds no pictures (.png .jpg .jpeg .bmp .webp .tif .tiff .ppm .pgm); it holds 1 of "
-        "formats that are not read: save them as .png.",
-    ),
-    "one picture": (
-        lambda root: [(root / "cat" / f"{number}.png").unlink() for number in range(3)],
-        "cat holds one picture; train and test need at least one each.",
-    ),
-    "link to a file": (
-        lambda root: (root / "cat" / "x.png").symlink_to("/etc/hostname"),
-        "x.png is a link that leaves ",
-    ),
-    "link to a folder": (lambda root: (root / "eel").symlink_to("/etc"), "eel is a link that lea"),
-    "link to nothing": (
-        lambda root: (root / "cat" / "x.png").symlink_to("nothing"),
-        "could not be read as a picture (",
-    ),
-    "link to itself": (
-        lambda root: (root / "cat" / "x.png").symlink_to("x.png"),
-        "x.png is a link that leaves ",
-    ),
-    "folder called png": (
-        lambda root: (root / "cat" / "x.png").mkdir(),
-        "could not be read as a picture (",
-    ),
-    "pipe": (
-        lambda root: os.mkfifo(root / "cat" / "x.png"),
-        "x.png could not be read as a picture (it is no ordinary file, but a folder, a pipe or a "
-        "device); take it away.",
-    ),
-    "cut": (("x.png", GREY[:45]), "could not be read as a"),
-    "header cut": (
-        ("x.png", GREY[:20]),
-        "could not be read as a picture (",
-    ),
-    "nothing in it": (
-        ("x.png", b""),
-        "could not be read as a picture (cannot identify image file 'it'); it is cut short, "
-        "damaged or of another format: save it again.",
-    ),
-    "flipped": (
-        ("x.png", GREY[:30] + b"?" + GREY[31:]),
-        "could not be read as a picture (",
-    ),
-    "a program": (
-        ("x.jpg", b"%!PS-Adobe-3.0 EPSF-3.0\n"),
-        "could not be read as a picture (cannot identify image file 'it');",
-    ),
-    "png called jpg": (
-        ("x.jpg", GREY),
-        "could not be read as a picture (cannot identify image file 'it');",
-    ),
-    "bomb": (
-        ("x.png", png(40_000, 40_000, [b""])),
-        "claims more than 89478485 pixels, the most that Pillow reads; it may be made to fill the",
-    ),
-    "small bomb": (
-        ("x.png", png(10_000, 10_000, [b""])),
-        "claims more than 89478485 pixels, the most that Pillow reads;",
-    ),
-    "absurd": (
-        ("x.png", png(2**31 - 1, 2**31 - 1, [b""])),
-        "x.png ",
-    ),
-    "deep": (
-        lambda root: Image.new("F", (3, 2), float("nan")).save(root / "cat" / "x.tiff"),
-        "x.tiff: the picture has pixels of mode F, which does not say what value white has; save "
-        "it as a PNG with 8 or 16 bits a pixel.",
-    ),
-    "slices": (
-        lambda root: pages(root / "cat" / "x.tif"),
-        "x.tif: it holds several pages; save each as a file of its own.",
-    ),
-    "moving": (
-        lambda root: pages(root / "cat" / "x.webp"),
-        "x.webp: it holds several pages;",
-    ),
-}
-
-
-def pages(path: Path) -> None:
-    """Two pictures in one file."""
-    first, second = (Image.new("RGB", (3, 2), colour) for colour in ("red", "blue"))
-    first.save(path, save_all=True, append_images=[second])
-
-
 def test_the_preview_in_a_telephones_picture_is_no_page(tmp_path: Path) -> None:
     for label in "ab":
         path = tmp_path / "train" / label / "1.mpo"
@@ -342,21 +216,6 @@ def test_the_preview_in_a_telephones_picture_is_no_page(tmp_path: Path) -> None:
         pages(path)
         path.rename(path.with_suffix(".jpg"))
     assert image_folder(tmp_path, channels=3, size=(2, 3)).images[0, 0].min() > 200
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_folder_is_told(tmp_path: Path, case: str) -> None:
-    damage, words = BAD[case]
-    root = animals(tmp_path / "pets")
-    if isinstance(damage, tuple):
-        name, content = damage
-        (root / "cat" / name).write_bytes(content)
-    else:
-        damage(root)
-    with at_most(2 * MEGABYTE):
-        assert words in text_of(
-            lambda: [image_folder(root, split, size=(2, 3)) for split in ("train", "test")]
-        )
 
 
 def test_a_split_that_is_not_there_is_told(tmp_path: Path) -> None:

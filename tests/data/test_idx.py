@@ -10,7 +10,7 @@ import torch
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
-from laid_idx import BODY, GOOD, folder, idx
+from laid_idx import GOOD, folder, idx
 from torchcaps.data import fashion_mnist, load, mnist, read_idx
 
 
@@ -38,44 +38,6 @@ def test_values_and_shape_are_those_laid_down(lay) -> None:
     assert read_idx(lay(idx((300,), bytes(299) + b"\xff")), axes=1)[-1] == 255
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (
-            idx((2,), b"ab"),
-            "should begin with 00 00 08 03, the mark of an IDX file of bytes with 3 axes, but "
-            "begins with 00 00 08 01; is it images where labels belong, or another format?",
-        ),
-        (idx((2, 3, 4), BODY, kind=0x0D), "but begins with 00 00 0d 03;"),
-        (b"\x89PNG", "but begins with 89 50 4e 47;"),
-        (b"\x00\x00", "but begins with 00 00;"),
-        (b"", "but begins with nothing;"),
-        (
-            GOOD[:9],
-            "ends after 5 of the 12 bytes that its header announces; it is cut short: fetch it "
-            "again.",
-        ),
-        (GOOD[:4], "ends after 0 of the 12 bytes that its header announces;"),
-        (GOOD[:-1], "ends after 23 of the 24 bytes that its header announces;"),
-        (
-            GOOD + b"!",
-            "holds more than the 24 bytes that its header announces; it is damaged: fetch it "
-            "again.",
-        ),
-        (idx((0, 28, 28), b""), "claims to hold 0 × 28 × 28 values; known files of this kind hold"),
-    ],
-    ids=[
-        *("labels", "floats", "picture", "two bytes", "empty", "sizes cut", "no sizes", "cut"),
-        *("long", "no images"),
-    ],
-)
-def test_a_broken_file_is_told_in_one_sentence(lay, content: bytes, words: str) -> None:
-    path = lay(content)
-    text = text_of(lambda: read_idx(path, axes=3))
-    assert text.startswith(f"{path} ")
-    assert words in text
-
-
 @pytest.mark.parametrize("axes", [(2**31, 2, 2), (2**32 - 1,) * 3, (2**30 + 1, 1, 1)])
 def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes) -> None:
     path = lay(idx(axes, b""))
@@ -92,26 +54,6 @@ def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes
         f"its header is damaged."
     )
     assert asked == [12]
-
-
-@pytest.mark.parametrize(
-    ("damage", "why"),
-    [
-        (lambda packed: packed[:-12], "end-of-stream marker"),
-        (lambda packed: packed[:5], "end-of-stream marker"),
-        (lambda packed: b"not gzip" + packed, "Not a gzipped file"),
-        (lambda packed: packed[:-8] + bytes(4) + packed[-4:], "CRC check failed"),
-        (lambda packed: packed[:10] + b"\xff" * 20, "invalid block type"),
-    ],
-    ids=["cut", "header cut", "other format", "checksum", "stream"],
-)
-def test_a_broken_archive_is_told_in_one_sentence(tmp_path: Path, damage, why: str) -> None:
-    path = tmp_path / "file.gz"
-    path.write_bytes(damage(gzip.compress(GOOD)))
-    text = text_of(lambda: read_idx(path, axes=3))
-    assert text.startswith(f"{path} could not be unpacked (")
-    assert why in text
-    assert text.endswith("); it is cut short or damaged: fetch it again.")
 
 
 def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import laid_pictures
 from error_text import text_of
 from laid_pictures import paint
 from torchcaps.data import dogs_vs_cats, imagenette, load, tiny_imagenet
@@ -119,27 +120,9 @@ def test_a_missing_class_is_told(nette):
     )
 
 
-WNIDS = ("n02", "n01", "n03")
-# Two of the classes mean the same word.
-WORDS = "n01\tgoldfish, Carassius auratus\nn02\tcrane\nn03\tcrane\nn04\ta class of ImageNet alone\n"
-VAL = "val_0.JPEG\tn03\t0\t0\t5\t5\nval_1.JPEG\tn02\t1\t1\t5\t5\n"
-
-
 @pytest.fixture
 def tiny(tmp_path):
-    tiny = tmp_path / "tiny-imagenet-200"
-    for number, wnid in enumerate(WNIDS):
-        for k in range(2):
-            path = tiny / "train" / wnid / "images" / f"{wnid}_{k}.JPEG"
-            paint(path, even(100 * number + 20 * k, 6, 6, *(() if k else (3,))))
-        (tiny / "train" / wnid / f"{wnid}_boxes.txt").write_text("not read")
-    for k in range(2):
-        paint(tiny / "val" / "images" / f"val_{k}.JPEG", even(10 + 100 * k, 6, 6, 3))
-    paint(tiny / "test" / "images" / "test_0.JPEG", even(255, 6, 6, 3))
-    (tiny / "wnids.txt").write_text("\n".join(WNIDS) + "\n")
-    (tiny / "words.txt").write_text(WORDS)
-    (tiny / "val" / "val_annotations.txt").write_text(VAL)
-    return tiny
+    return laid_pictures.tiny(tmp_path / "tiny-imagenet-200")
 
 
 def test_training_pictures_have_the_class_of_their_folder(tiny):
@@ -163,41 +146,6 @@ def test_classes_are_named_by_their_first_word(tiny):
 
 def test_a_size_is_taken_from_the_recipe(tiny):
     assert load("tiny-imagenet", root=tiny, size=(9, 8)).image_shape == (3, 9, 8)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("wnids.txt", None, "holds wnids.txt; unpack tiny-imagenet-200.zip, and point to the"),
-        ("wnids.txt", b"n01\nn01\n", "must name two or more classes, each once, but has 2 lines"),
-        ("wnids.txt", b"n01\nn09\n", "n09/images, though wnids.txt names that class; the archive"),
-        ("wnids.txt", b"n01\n../../etc\n", "must name classes such as n01443537, but has '../.."),
-        ("wnids.txt", b"n01\n" + b"9" * 5000, "must name classes such as n01443537, but has '99"),
-        ("words.txt", None, "words.txt; unpack the whole archive."),
-        ("words.txt", b"n01 goldfish\n", "line 1 of "),
-        ("words.txt", b"\xff\xfe\x00", "words.txt is no text; it is damaged: unpack it again."),
-        ("val/val_annotations.txt", b"", "val_annotations.txt names no pictures; it is damaged"),
-        (
-            "val/val_annotations.txt",
-            b"val_0.JPEG\tn99\n",
-            "'val_0.JPEG' shows the class 'n99', but the set",
-        ),
-        (
-            "val/val_annotations.txt",
-            b"../../../secret.JPEG\tn01\n",
-            "'../../../secret.JPEG' shows the class 'n01', but the set has no such image",
-        ),
-        ("val/val_annotations.txt", b"val_7.JPEG\tn01\n", "val_7.JPEG could not be read"),
-        ("val/val_annotations.txt", b"9" * 300 + b"\tn01\n", "the set has no such image or no"),
-        ("val/images/val_0.JPEG", b"no picture", "val_0.JPEG could not be read as a picture"),
-    ],
-)
-def test_what_is_damaged_is_told(tiny, name, content, words):
-    if content is None:
-        (tiny / name).unlink()
-    else:
-        (tiny / name).write_bytes(content)
-    assert words in text_of(lambda: [tiny_imagenet(tiny, each) for each in ("train", "test")])
 
 
 def test_a_class_without_its_folder_and_a_link_that_leaves_are_told(tiny, tmp_path):
