@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+import loopback
 from damage import MEGABYTE, at_most
 from error_text import text_of
-from loopback import endless, garbled, mute, plain, serving, whole, without_ranges
+from loopback import endless, plain, serving, whole, without_ranges
+from tables import beside, worked_out
 from torchcaps.data import PUBLISHED, SOURCES, fetch_data, load
 from torchcaps.data.read import fetch
 from torchcaps.data.registry import PublishedSet, RemoteFile
@@ -83,45 +85,12 @@ def by(number, start=None):
     return f"/{number}/file.bin", None if start is None else f"bytes={start}-"
 
 
-FIRST = [by(0)]
-REST = [by(0, 1_234)]
+SERVERS = beside(__file__, "fetch.toml")
 
 
-@pytest.mark.parametrize(
-    ("answers", "here", "asked"),
-    [
-        ([whole(CONTENT)], b"", FIRST),
-        ([whole(CONTENT)], CONTENT[:1_234], REST),
-        ([whole(CONTENT, sent=2_000)], b"", [by(0), by(0, 2_000), by(0, 4_000)]),
-        ([plain(404)], CONTENT, []),
-        ([without_ranges(CONTENT)], b"", FIRST),
-        ([without_ranges(CONTENT)], CONTENT[:1], [by(0, 1)]),
-        ([without_ranges(CONTENT)], CONTENT[:1_234], REST),
-        ([whole(CONTENT)], CONTENT + b"more", FIRST),
-        ([whole(CONTENT)], OTHER, FIRST),
-        ([whole(CONTENT)], OTHER + OTHER, FIRST),
-        ([whole(CONTENT)], OTHER[:1_234], [*REST, by(0)]),
-        ([whole(CONTENT)], CONTENT[:1_134] + bytes(100), [*REST, by(0)]),
-        (
-            [plain(404), without_ranges(CONTENT, sent=2_000), whole(CONTENT)],
-            b"",
-            [by(0), by(1), by(1, 2_000), by(2, 2_000)],
-        ),
-        (
-            [without_ranges(OTHER, sent=2_000), whole(CONTENT)],
-            b"",
-            [by(0), by(0, 2_000), by(1, 2_000), by(1)],
-        ),
-    ],
-    ids=[
-        *("fetched", "continued", "truncated", "whole already", "no ranges", "no ranges, begun"),
-        *("no ranges, more begun", "longer", "wrong", "wrong and longer", "wrong begin"),
-        *("half wrong", "the next mirror goes on", "a mirror that begins with wrong bytes"),
-    ],
-)
-def test_the_right_file_comes_and_lies_where_it_belongs(
-    server, publish, tmp_path, answers, here, asked
-):
+@pytest.mark.parametrize("name", SERVERS["comes"])
+def test_the_right_file_comes_and_lies_where_it_belongs(server, publish, tmp_path, name):
+    answers, here, asked = worked_out([*SERVERS["comes"][name].values()], NAMES)
     publish(*answers)
     begun(tmp_path, here)
     assert get(tmp_path) == [tmp_path / "tiny/file.bin"]
@@ -212,62 +181,21 @@ def elsewhere(handler):
     handler.wfile.write(bytes(10))
 
 
-ANOTHER_SIZE = "has a file of another size than the 5000 bytes of the published"
-WRONG = f"sent other bytes than were published: their SHA-256 begins with {OTHER_BEGINS}"
-ANOTHER_PART = "sent another part of the file than it was asked for"
+NAMES = vars(loopback) | globals()
 
 
-@pytest.mark.parametrize(
-    ("answer", "here", "sentence", "times", "kept"),
-    [
-        (plain(404), 0, "answered 404 Not Found", 1, 0),
-        (plain(503), 0, "answered 503 Service Unavailable", 1, 0),
-        (plain(799), 0, "answered 799", 1, 0),
-        (plain(302), 0, "answered 302 Found", 1, 0),
-        (whole(OTHER), 0, WRONG, 1, 0),
-        # What was begun may be wrong.
-        (whole(OTHER), 1_000, WRONG, 2, 0),
-        (whole(CONTENT[:-1]), 0, ANOTHER_SIZE, 1, 0),
-        (whole(CONTENT + b"more"), 0, ANOTHER_SIZE, 1, 0),
-        (without_ranges(CONTENT, sent=0), 0, "stopped after 0 of 5000 bytes", 1, 0),
-        # Sent from the start, it takes nothing away.
-        (without_ranges(CONTENT, sent=10), 30, "stopped after 30 of 5000 bytes", 1, 30),
-        # A server is not asked for ever.
-        (whole(CONTENT, sent=10), 0, "stopped after 50 of 5000 bytes", 5, 50),
-        (plain(206), 0, ANOTHER_PART, 1, 0),
-        (elsewhere, 10, ANOTHER_PART, 1, 10),
-        (
-            plain(302, Location="file:///etc/passwd"),
-            *(0, "sent on to an address of 'file', which is not followed", 1, 0),
-        ),
-        (
-            plain(301, Location="ftp://127.0.0.1/file.bin"),
-            *(0, "sent on to an address of 'ftp', which is not followed", 1, 0),
-        ),
-        (plain(302, Location="/0/file.bin"), 0, "sent on 5 times without an end", 5, 0),
-        (plain(302, Location="http://[bad"), 0, "could not be reached (garbled)", 1, 0),
-        (garbled, 0, "could not be reached (garbled)", 1, 0),
-        (
-            lambda _: None,
-            *(0, "could not be reached (Remote end closed connection without response)", 1, 0),
-        ),
-        (
-            whole(CONTENT, sent=700, silent=True),
-            *(0, "fell silent after 3500 of 5000 bytes", 5, 3_500),
-        ),
-        (mute, 0, "gave no answer in 0.2 seconds", 1, 0),
-    ],
-)
-def test_what_a_server_does_instead_is_told(
-    server, publish, tmp_path, answer, here, sentence, times, kept
-):
-    publish(answer)
+@pytest.mark.parametrize("name", SERVERS["fails"])
+def test_what_a_server_does_instead_is_told(server, publish, tmp_path, name):
+    case = {"here": 0, "times": 1, "kept": 0} | SERVERS["fails"][name]
+    here, kept = case["here"], case["kept"]
+    told = case["told"].format(other=OTHER_BEGINS)
+    publish(worked_out(case["answer"], NAMES))
     begun(tmp_path, CONTENT[:here])
     assert text_of(lambda: get(tmp_path, timeout=0.2)) == (
-        f"file.bin could not be fetched: {server.url('/0/file.bin')} {sentence}; {AGAIN} "
+        f"file.bin could not be fetched: {server.url('/0/file.bin')} {told}; {AGAIN} "
         f"{tmp_path}/tiny/file.bin yourself."
     )
-    assert len(server.asked) == times
+    assert len(server.asked) == case["times"]
     partial = tmp_path / "tiny/file.bin.partial"
     assert (partial.read_bytes() if kept else seen(tmp_path)) == (CONTENT[:kept] if kept else [])
     # The next call goes on with what was kept.
