@@ -58,49 +58,6 @@ def linear_widths(model):
 
 # The trunk of CapsNet, and its decoder from n values to 28×28 pixels.
 TRUNK = (81 * 256 + 256) + (256 * 81 * 256 + 256)
-NARROW = (81 * 64 + 64) + (64 * 81 * 256 + 256)
-DECODER_160 = (160 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 784 + 784)
-
-
-@pytest.mark.parametrize(
-    ("name", "chosen", "expected"),
-    [
-        # [gu2021] Table 3, 40×40 pixels
-        ("convnet_fc", {"kernel": 3}, 49_486_610),
-        ("convnet_fc", {}, 35_445_522),
-        ("convnet_fc", {"kernel": 7}, 25_215_762),
-        ("convnet_fc", {"kernel": 9}, 18_797_330),
-        ("convnet_fc", {"kernel": 11}, 16_190_226),
-        ("convnet_avg", {"kernel": 3}, 595_210),
-        ("convnet_avg", {"kernel": 5}, 1_647_882),
-        ("convnet_avg", {"kernel": 7}, 3_226_890),
-        ("convnet_avg", {}, 5_332_234),
-        ("convnet_avg", {"kernel": 11}, 7_963_914),
-        # from 192 hidden units to 40×40 pixels
-        (
-            "convnet_fc",
-            {"reconstruction": True},
-            35_445_522 + 193 * 512 + 513 * 1024 + 1025 * 1600,
-        ),
-        ("convnet_fc", {"margin": True}, 35_445_522),
-        # 28×28 pixels leave 6×6 positions
-        ("gu_convnet_cr", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
-        ("gu_convnet_cr_sf", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
-        ("gu_convnet_r", {}, TRUNK + 6 * 6 * 256 * 160 + 160 * 10 + 10 + DECODER_160),
-        # a quarter of the channels between the two convolutions
-        ("gu_convnet_cr", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + DECODER_160),
-        ("gu_convnet_cr_sf", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + DECODER_160),
-        ("gu_convnet_r", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + 1610 + DECODER_160),
-        ("convnet_avg", {"width": 64}, NARROW + 257 * 10),
-        # [tsai2020]: 18.92M, 19.01M, 42.49M
-        ("tsai_cnn_c10", {}, 18_919_434),
-        ("tsai_cnn_c100", {}, 19_011_684),
-        ("tsai_dmm_cnn", {}, 19_553_162),
-        ("tsai_dmm_cnn_fcpool", {}, 42_490_762),
-    ],
-)
-def test_parameter_counts(name, chosen, expected):
-    assert size(name, **chosen) == expected
 
 
 def test_convnet_cr_is_as_large_as_capsnet():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tables import beside
 from torchcaps import create_model
 from torchcaps.layers import (
     DynamicRouting,
@@ -33,6 +34,9 @@ def created(name):
 def made(name, seed=7, **options):
     torch.manual_seed(seed)
     return create_model(name, **options)
+
+
+SMALL = beside(__file__, "families.toml")
 
 
 # CapsNet
@@ -94,12 +98,7 @@ def test_the_group_study_keeps_256_channels(types, d_primary):
     assert model.layers["classes"].weight.shape == (10, 16, d_primary)
 
 
-def test_wider_class_capsules_are_the_control_with_shared_matrices():
-    """Ten matrices of 8 × d for all children, and a decoder that reads 10 d units."""
-    for d in (16, 64):
-        by_hand = 10 * 8 * d + (10 * d * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1600 + 1600)
-        trunk = (81 * 256 + 256) + (81 * 256 * 256 + 256)
-        assert count("gu_aff_capsnet_dr", d_class=d) == trunk + by_hand
+def test_class_capsules_may_be_wider():
     model = made("capsnet", **TINY, d_class=5)
     assert model(torch.rand(2, 2, 6, 8)).classes.pose.shape == (2, 3, 5)
 
@@ -128,22 +127,11 @@ def test_a_relu_before_the_primary_squash_leaves_nothing_negative():
     assert without.min() < 0
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("peer_deep_dynamic", {"image": (1, 17, 17), "width": 3}),
-        ("peer_deep_em", {"image": (1, 17, 17), "width": 3}),
-        ("tsai_dynamic_resnet_c10", {"image": (3, 8, 8)}),
-        ("gamma_capsnet", {"image": (1, 17, 17)}),
-        ("rem_gamma", {"image": (1, 17, 17)}),
-        ("mitterreiter_5x16", {"image": (1, 12, 11)}),
-        ("mitterreiter_grid", {"image": (1, 12, 11), "widths": "4,5", "d_pose": 3}),
-        ("rem_multilayer", {"image": (1, 12, 11)}),
-    ],
-)
-def test_a_relu_before_the_primary_squash_is_the_same_with_every_other_weight(name, options):
+@pytest.mark.parametrize("name", SMALL["relu"])
+def test_a_relu_before_the_primary_squash_is_the_same_with_every_other_weight(name):
     """The ReLU of [peer2022] §1 changes no weight: primary poses are those without it, their
     negative components zero before the squash."""
+    options = SMALL["relu"][name]
     with_relu, without = (
         made(name, **options, n_classes=3, primary_relu=relu).eval() for relu in (True, False)
     )
@@ -159,30 +147,14 @@ def test_a_relu_before_the_primary_squash_is_the_same_with_every_other_weight(na
     assert without(x, keep="last").trace[0].children.pose.min() < 0
 
 
-ROUTED_BY_AGREEMENT = {
-    "capsnet": TINY,
-    "gu_aff_capsnet_dr": TINY,
-    "rem_dr": TINY,
-    "tsai_dynamic_resnet_c10": {"image": (3, 8, 8)},
-    "tsai_dmm_vector_dynamic": {"image": (2, 13, 15), "types": 3, "d_pose": 4},
-    "peer_deep_dynamic": {"image": (1, 17, 17), "width": 3},
-    "peer_sign_dynamic": {},
-    "mitterreiter_5x16": {"image": (1, 12, 11)},
-    "mitterreiter_grid": {"image": (1, 12, 11), "widths": "4,5"},
-    "rem_multilayer": {"image": (1, 12, 11)},
-    "rem_effconv": {"image": (2, 33, 38)},
-    "deepcaps": {"image": (2, 5, 9)},
-}
-
-
-@pytest.mark.parametrize("name", ROUTED_BY_AGREEMENT)
+@pytest.mark.parametrize("name", SMALL["agreement"])
 def test_agreement_reaches_every_dynamic_routing(name):
-    model = made(name, **ROUTED_BY_AGREEMENT[name], agreement="learned")
+    model = made(name, **SMALL["agreement"][name], agreement="learned")
     routings = [m for m in model.modules() if isinstance(m, DynamicRouting)]
     assert len(routings) == sum(key.endswith("agreement") for key in model.state_dict()) > 0
     model(torch.rand(2, *model.image)).scores.sum().backward()
     assert all(routing.agreement.grad is not None for routing in routings)
-    fixed = made(name, **ROUTED_BY_AGREEMENT[name], agreement=0.1)
+    fixed = made(name, **SMALL["agreement"][name], agreement=0.1)
     assert {m.agreement for m in fixed.modules() if isinstance(m, DynamicRouting)} == {0.1}
 
 
@@ -198,24 +170,8 @@ def test_a_decoder_without_a_mask_sees_all_classes():
 # Matrix capsules
 
 
-def matrix_size(a, b, c, d, channels=2, n_classes=5):
-    """Weights by hand: convolution with its bias, two projections without, three layers of 4×4
-    matrices, and one pair of costs for a parent type."""
-    body = 25 * channels * a + a + a * b * 16 + a * b
-    matrices = 9 * b * c * 16 + 9 * c * d * 16 + d * n_classes * 16
-    return body + matrices + 2 * (c + d + n_classes)
-
-
-@pytest.mark.parametrize(("sizes", "expected"), [("64-8-16-16", 68_618), ("32-32-32-32", 316_650)])
-def test_sizes_of_matrix_capsules(sizes, expected):
-    assert count("matrix_capsnet", sizes=sizes) == expected
-    assert matrix_size(*map(int, sizes.split("-"))) == expected
-
-
 def test_matrix_capsules_for_mnist_are_the_same_with_other_routing():
     model = create_model("matrix_capsnet_mnist")
-    # The image and classes of MNIST, and one scale and offset for each of 64 channels.
-    assert sum(p.numel() for p in model.parameters()) == matrix_size(64, 8, 16, 16, 1, 10) + 128
     assert isinstance(model.backbone[1], nn.BatchNorm2d)
     for layer in model.layers.values():
         routing = layer.routing
@@ -224,13 +180,6 @@ def test_matrix_capsules_for_mnist_are_the_same_with_other_routing():
 
 
 # Inverted attention
-
-
-def test_sizes_of_inverted_attention_without_the_bias_of_the_primary_layer():
-    assert count("tsai_inverted_resnet_c10", primary_bias=False) == 1_828_817
-    assert count("tsai_inverted_resnet_c100", primary_bias=False) == 2_799_629
-    assert count("tsai_inverted_resnet_c10") == 1_828_817 + 32 * 16
-    assert count("tsai_inverted_resnet_c100") == 2_799_629 + 32 * 36
 
 
 INVERTED = {"image": (2, 15, 17), "n_classes": 3, "types": 4, "d_pose": 4}
@@ -349,20 +298,7 @@ def test_ablation_a_has_no_layer_norm_and_the_paper_no_scale():
 # Efficient-CapsNet and γ
 
 
-def test_sizes_of_efficient_capsnet():
-    assert count("rem_eff_norb") == 151_664
-    assert count("rem_eff_mnist") == 161_824
-    # Votes of 16 children for ten classes, and a prior for each pair.
-    with torch.device("meta"):
-        classes = create_model("rem_eff_mnist").layers["classes"]
-    assert size(classes) == 16 * 10 * 8 * 16 + 16 * 10
-
-
 def test_effconv_has_a_decoder_on_request_and_the_same_capsules():
-    """[renzulli2025] C.2: 512, 1024 and the pixels, on the poses of ten classes × 16."""
-    decoder = (160 * 512 + 512) + (512 * 1024 + 1024) + 1025 * 3 * 128 * 128
-    assert count("rem_effconv") == 801_344
-    assert count("rem_effconv", decoder=True) == 801_344 + decoder
     models = [made("rem_effconv", image=(2, 33, 38), n_classes=3)]
     models.append(made("rem_effconv", image=(2, 33, 38), n_classes=3, decoder=True))
     plain, drawing = (model.eval() for model in models)
@@ -377,16 +313,12 @@ def test_effconv_has_a_decoder_on_request_and_the_same_capsules():
 
 
 def test_only_attention_has_the_learned_prior_of_efficient_capsnet():
-    """Dynamic routing would take it for its first logits, which start at zero in [sabour2017]."""
-    with torch.device("meta"):
-        classes = create_model("rem_eff_mnist", routing="dynamic").layers["classes"]
-    assert size(classes) == 16 * 10 * 8 * 16
-
-
-def test_sizes_of_gamma():
-    assert count("rem_gamma") == count("gamma_capsnet", decoder=False) == 7_730_336
-    assert count("gamma_capsnet") == 9_141_680
-    assert count("rem_gamma") - count("rem_gamma", bias=False) == 32 * 8 + 10 * 16 == 416
+    """A prior for each pair of 16 children and ten classes. Dynamic routing would take it for its
+    first logits, which start at zero in [sabour2017]."""
+    for routing, prior in (("self_attention", 16 * 10), ("dynamic", 0)):
+        with torch.device("meta"):
+            classes = create_model("rem_eff_mnist", routing=routing).layers["classes"]
+        assert size(classes) == 16 * 10 * 8 * 16 + prior
 
 
 def test_weights_of_gamma_without_their_scale_are_not_taken_in_silence():
@@ -541,23 +473,12 @@ def test_balancing_leaves_no_trace_in_running_distances():
         assert torch.equal(model.layers[name].routing.running_scale, torch.ones(2))
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "options", "constant"),
-    [
-        ("rem_dr", "classes", {}, "votes"),
-        ("rem_deepcaps", "classes", {}, "votes"),
-        ("rem_effconv", "conv_1", {}, "votes"),
-        ("rem_multilayer", "hidden_2", {}, "votes"),
-        ("rem_gamma", "hidden", {}, "iterations"),
-        # Iterations are constants to distance routing alone.
-        ("rem_gamma", "hidden", {"routing": "dynamic"}, "none"),
-    ],
-)
-def test_gradients_of_the_rem_networks_come_through_the_last_iteration(
-    name, layer, options, constant
-):
+@pytest.mark.parametrize("name", SMALL["constants"])
+def test_gradients_of_the_rem_networks_come_through_the_last_iteration(name):
+    said = SMALL["constants"][name]
     with torch.device("meta"):
-        assert create_model(name, **options).layers[layer].routing.detach == constant
+        model = create_model(name.split()[0], **said.get("options", {}))
+    assert model.layers[said["layer"]].routing.detach == said["constant"]
 
 
 def test_ablation_c_asks_no_gradient_of_what_the_head_never_reads():

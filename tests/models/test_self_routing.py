@@ -10,15 +10,11 @@ from torchcaps.models.self_routing import _Padded
 SMALL = {"image": (1, 16, 16), "n_classes": 3, "types": 4, "d_pose": 6}
 
 
-@pytest.mark.parametrize(
-    ("name", "channels", "weights"),
-    [("hahn_sr_resnet20", 3, 931_664), ("hahn_sr_convnet", 1, 479_312)],
-)
-def test_sizes_are_those_of_the_code(name, channels, weights):
+@pytest.mark.parametrize(("name", "channels"), [("hahn_sr_resnet20", 3), ("hahn_sr_convnet", 1)])
+def test_sizes_are_those_of_the_code(name, channels):
     with torch.device("meta"):
         network = create_model(name)
     assert network.image == (channels, 32, 32)
-    assert sum(each.numel() for each in network.parameters()) == weights
     assert network.primary_grid == {3: (8, 8, 32), 1: (4, 4, 16)}[channels]
     # Without capsules, with a linear layer on the mean, it has those of the code's AVG: 269,722
     # for ten classes, 144,309 for five.
