@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from registries import as_before
+from tables import beside, worked_out
 from torchcaps import create_model, list_models, load, save
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
@@ -32,54 +33,20 @@ def test_a_hundred_classes_are_in_the_name():
         assert (preset.n_classes == 100) == name.endswith("c100")
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("capsnet", {"primary_relu": False, "sharing": "none", "weight_std": 0.1}),
-        ("gu_capsnet", {"primary_relu": True, "routing": "dynamic"}),
-        ("gu_aff_capsnet", {"primary_relu": True, "routing": "uniform", "normalise": "mean"}),
-        ("gu_aff_capsnet", {"sharing": "all", "decoder": True}),
-        ("gu_aff_capsnet_dr", {"sharing": "all", "routing": "dynamic"}),
-        ("rem_dr", {"detach": "votes", "decoder": False, "primary_relu": False}),
-        ("rem_gamma", {"detach": "iterations", "decoder": False, "scale": "batch", "bias": True}),
-        ("rem_multilayer", {"prior": "zero", "squash": "hinton", "widths": "16,16,16,16"}),
-        ("tsai_inverted_simple_c100", {"width": 128, "d_pose": 36, "hidden": 20}),
-        ("tsai_inverted_resnet_c10", {"backbone": "resnet", "schedule": "concurrent"}),
-        ("tsai_em_simple_c10", {"iterations": 2, "variant": "paper", "compete": "window"}),
-    ],
-)
-def test_what_presets_say(name, said):
-    assert said.items() <= MODELS[name].options.items()
+OPTIONS = beside(__file__, "options.toml")
 
 
-def test_options_and_their_defaults():
-    assert MODELS["mitterreiter_5x16"].options == {
-        "routing": "dynamic",
-        "iterations": 3,
-        "bias": False,
-        "agreement": 1.0,
-        "primary_relu": False,
-        "weight_std": 1.0,
-        "init": "paper",
-        "decoder": True,
-    }
+@pytest.mark.parametrize("name", OPTIONS["said"])
+def test_what_presets_say(name):
+    assert OPTIONS["said"][name].items() <= MODELS[name].options.items()
 
 
 def test_config_holds_everything_chosen_and_survives_json():
-    model = create_model("mitterreiter_5x16", **SMALL, iterations=2, decoder=False)
-    assert model.config == {
-        "name": "mitterreiter_5x16",
-        "image": (1, 17, 17),
-        "n_classes": 2,
-        "routing": "dynamic",
-        "iterations": 2,
-        "bias": False,
-        "agreement": 1.0,
-        "primary_relu": False,
-        "weight_std": 1.0,
-        "init": "paper",
-        "decoder": False,
-    }
+    defaults = OPTIONS["defaults"]
+    assert MODELS["mitterreiter_5x16"].options == defaults
+    chosen = {"iterations": 2, "decoder": False}
+    model = create_model("mitterreiter_5x16", **SMALL, **chosen)
+    assert model.config == {"name": "mitterreiter_5x16", **SMALL} | defaults | chosen
     again = create_model(**json.loads(json.dumps(model.config)))
     assert again.config == model.config
 
@@ -164,25 +131,10 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     assert sharp.config["sharpness"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "layer", "found"),
-    [
-        ("capsnet", {"prior": "learned"}, "classes", {"prior": [32, 2]}),
-        ("capsnet", {"leaky": True}, "classes", {"leaky": True}),
-        ("rem_effconv", {"squash": "hinton"}, "conv_1", {"squash": "hinton"}),
-        ("mitterreiter_5x16", {"prior": "zero"}, "hidden_2", {"prior": None}),
-        ("efficient_capsnet", {"prior": "zero"}, "classes", {"prior": None}),
-        (
-            "tsai_inverted_simple_c10",
-            {"activations": True, "lambda_": 0.5},
-            "conv_1",
-            {"lambda_": 0.5},
-        ),
-        ("matrix_capsnet", {"variance_floor": 0.25}, "conv_1", {"variance_floor": 0.25}),
-        ("peer_deep_em", {"variance_floor": 0.25}, "classes", {"variance_floor": 0.25}),
-    ],
-)
-def test_an_option_that_no_network_lists_finds_its_owner(tmp_path, name, options, layer, found):
+@pytest.mark.parametrize("case", OPTIONS["owned"], ids=str)
+def test_an_option_that_no_network_lists_finds_its_owner(tmp_path, case):
+    name, options, layer = case["model"], case["options"], case["layer"]
+    found = worked_out(case["found"], {})
     image = (3, 40, 40) if name == "rem_effconv" else (1, 18, 18)
     model = create_model(name, image=image, n_classes=2, **options)
     save(model, tmp_path / "net.safetensors")
