@@ -1,6 +1,6 @@
-"""The table of networks in docs/models.md is what the registry says, and the registry keeps it.
+"""The tables of docs/models.md are what the registry says, and the registry keeps it.
 
-To write the table again: PYTHONPATH=tests python tests/models/test_model_table.py
+To write them again: PYTHONPATH=tests python tests/models/test_model_table.py
 """
 
 from pathlib import Path
@@ -19,55 +19,11 @@ AGAIN = (
     "if this is meant, run `PYTHONPATH=tests python tests/models/test_model_table.py` and commit "
     "the page"
 )
-HEAD = """# Networks
-
-Every name that `create_model` knows, with the image and the classes of its paper; both may be
-chosen, `create_model(name, image=(3, 64, 48), n_classes=7)`. Parameters are all
-that is trained, the decoder included where there is one.
-
-`routing=` takes what stands under routings, the network's own first. A dash: the network has no
-routing, or the routing is what the network is.
-
-| model | image | classes | parameters | routings | source |
+HEAD = """| model | image | classes | parameters | routings | source |
 |---|---|---|---|---|---|
 """
-
-OPTIONS = """
-`torchcaps models NAME` prints the options of one network with what they are if nobody sets them.
-
-| option | what it means | choices |
+OPTIONS = """| option | what it means | choices |
 |---|---|---|
-"""
-TAIL = """
-`mitterreiter_grid` with `widths="16,16"` has three layers of capsules, for the classes make one
-more. `peer_deep_dynamic` of four layers or more stays at chance without a bias from its paper's
-first weights, in [three epochs of ours](../claims/pages/questions/does-depth-kill-capsules.md);
-with `bias="added"` it learns.
-
-`torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
-
-## How the three routings of [tsai2020] differ
-
-The table of its §4.3, and what our networks are, which tests/models/test_variants.py keeps true.
-
-| | dynamic routing | EM routing | inverted attention |
-|---|---|---|---|
-| network | `tsai_dynamic_simple_c10` | `tsai_em_simple_c10` | `tsai_inverted_simple_c10` |
-| routing | sequential | sequential | concurrent |
-| poses | vector | matrix | matrix |
-| activations | length of the pose | by EM | none |
-| non-linearity | squash | none | none |
-| normalisation | none | none | LayerNorm |
-| loss | margin | spread | cross-entropy; binary cross-entropy where several classes are present |
-
-The table is about capsule layers. Below them the network of EM routing has a batch normalisation
-and a sigmoid, Tables 6 and 7.
-
-## Many architectures
-
-`models.grid_of_121()` gives the options of 121 networks of `mitterreiter_grid`: one to six layers
-below the classes, of 8 to 32 capsules with 4 to 16 components, and one layer of 1152 capsules.
-[mitterreiter2023] trains as many; its list is in an appendix that is not public, and this is ours.
 """
 
 
@@ -106,21 +62,20 @@ def option_row(option):
     return f"| `{option}` | {MEANINGS[option]} | {choices(option)} |\n"
 
 
-def page(rows):
-    options = "".join(map(option_row, sorted(MEANINGS)))
-    return HEAD + "".join(rows) + OPTIONS + options + TAIL
+def rows_below(head, page):
+    """The rows of a table, which ends at an empty line."""
+    return page.partition(head)[2].partition("\n\n")[0].splitlines(keepends=True)
 
 
 def written_rows():
     """What the page says of networks, a line each."""
-    after = PAGE.read_text(encoding="utf-8").removeprefix(HEAD)
-    return after.partition(OPTIONS)[0].splitlines(keepends=True)
+    return [f"{row.rstrip()}\n" for row in rows_below(HEAD, PAGE.read_text(encoding="utf-8"))]
 
 
 def test_the_page_is_what_the_registry_says():
-    rows = written_rows()
-    assert PAGE.read_text(encoding="utf-8") == page(rows), AGAIN
-    assert [each.split("`")[1] for each in rows] == list_models(), AGAIN
+    assert [each.split("`")[1] for each in written_rows()] == list_models(), AGAIN
+    options = "".join(rows_below(OPTIONS, PAGE.read_text(encoding="utf-8"))).rstrip() + "\n"
+    assert options == "".join(map(option_row, sorted(MEANINGS))), AGAIN
 
 
 # Networks that are nothing without their decoder.
@@ -203,5 +158,8 @@ def test_the_own_routing_is_allowed():
 
 if __name__ == "__main__":
     with torch.device("meta"):
-        anew = page([row(name, create_model(name)) for name in list_models()])
-    PAGE.write_text(anew, encoding="utf-8")
+        networks = [row(name, create_model(name)) for name in list_models()]
+    text = PAGE.read_text(encoding="utf-8")
+    for head, anew in ((HEAD, networks), (OPTIONS, map(option_row, sorted(MEANINGS)))):
+        text = text.replace("".join(rows_below(head, text)), "".join(anew).rstrip())
+    PAGE.write_text(text, encoding="utf-8")
