@@ -173,6 +173,12 @@ def once(*given, **options):
     return create_model("gamma_capsnet", **options_of).eval()(*given, **options)
 
 
+def fast():
+    return torchcaps.optimise_for_inference(
+        create_model("capsnet", **TINY), torch.rand(2, 1, 12, 12)
+    )
+
+
 def network(images):
     return create_model("convnet_fc", image=(1, 7, 8), n_classes=3, kernel=3)(images)
 

@@ -5,7 +5,6 @@ import torch
 
 import torchcaps as tc
 from recorded_graph import graphs_on_a_processor
-from torchcaps.errors import TorchcapsError
 
 
 @pytest.fixture
@@ -88,29 +87,3 @@ def test_compiled_it_is_the_same_and_is_compiled_once(network):
         fast(images(7)), network(images(7)).scores.detach(), rtol=0, atol=1e-5
     )
     assert not torch._dynamo.utils.counters["stats"]
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda fast, _: fast(images(2)[:, :, 1:]),
-            "images must be [n, 1, 20, 20], as those that optimise_for_inference was given, but "
-            "came as [2, 1, 19, 20].",
-        ),
-        (
-            lambda fast, _: fast(images(2).double()),
-            "images must be torch.float32 on cpu, as those that optimise_for_inference was given, "
-            "but came as torch.float64 on cpu.",
-        ),
-        (
-            lambda _, network: tc.optimise_for_inference(network, images(1)[0]),
-            "batch must be images [b, c, h, w], at least one, but came as [1, 20, 20].",
-        ),
-    ],
-)
-def test_what_it_refuses(network, call, text):
-    fast = tc.optimise_for_inference(network, images(2))
-    with pytest.raises(TorchcapsError) as error:
-        call(fast, network)
-    assert str(error.value) == text
