@@ -131,28 +131,7 @@ def test_silence_counts_from_the_end_too():
     assert silence(-1)(three).pose[0, :, 0].tolist() == [1, 1, 0]
 
 
-class Plain(torch.nn.Module):
-    """A network of somebody's own that lets nothing be replaced."""
-
-    def forward(self, pixels, keep="none"):
-        return network(pixels, keep=keep)
-
-
-def test_a_network_that_lets_nothing_be_replaced_is_told():
-    asked = "causal use asks a network for its trace and replaces couplings and capsules, but "
-    assert text_of(lambda: causal_use(Plain(), PIXELS, LABELS)) == (
-        f"{asked}Plain takes no `couple`; take a capsule network, or let the forward of your own "
-        f"take couple=None and hand it to its layers."
-    )
-
-    def scores_alone(pixels):
-        return network(pixels)
-
-    assert text_of(lambda: causal_use(scores_alone, PIXELS, LABELS)) == (
-        f"{asked}scores_alone takes no `keep`; take a capsule network, or let the forward of your "
-        f'own take keep="none" and hand it to its layers.'
-    )
-
+def test_a_network_whose_capsules_cannot_be_replaced_is_told():
     def never_silent(pixels, *, keep="none", couple=None):
         return network(pixels, keep=keep, couple=couple)
 

@@ -23,17 +23,6 @@ def test_levels_of_a_grid_are_borders_in_every_precision(dtype):
     assert (int(counts[0]), int(counts[-1])) == (0, 0)
 
 
-def test_layers_and_predicted_classes():
-    coupling = torch.tensor([[[0.9, 0.1], [0.6, 0.4]]] * 3)
-    measurement = MeasureCouplings(bins=2)
-    measurement.add(network({"classes": coupling}), torch.tensor([0, 0, 1]))
-    found = measurement.result()
-    (layer,), (zero, one) = found.layers, found.classes
-    assert (found.images, layer.below, layer.counts.tolist(), layer.above) == (3, 0, [6, 6], 0)
-    assert (zero.name, zero.counts.tolist()) == ("0", [0, 4])
-    assert (one.name, one.counts.tolist()) == ("1", [2, 0])
-
-
 def test_loops_agree():
     generator = torch.Generator().manual_seed(0)
     coupling = torch.rand(11, 5, 3, generator=generator) * 1.4 - 0.2

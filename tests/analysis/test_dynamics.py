@@ -1,8 +1,6 @@
 """Routing dynamics on paper: perfect, frozen and partial routing, with and without the dead."""
 
-import json
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -31,114 +29,6 @@ def test_perfect_routing_is_one(n, times):
     assert (row.strongest, row.even) == (1, 1 / n)
     constant = measured(even(n * times, 3, n))
     assert (constant.dyr, constant.dys) == (0, 0)
-
-
-# A child that switches evenly between m of 10 parents.
-@pytest.mark.parametrize(("used", "dys"), [(1, 0.0), (2, 10 / 3), (3, 4.7140452), (10, 10.0)])
-def test_switching_between_some_of_ten_parents(used, dys):
-    # std of one used parent: sqrt((1/m)(1 − 1/m)), m of them; of perfect routing: 0.3
-    # Twice over, because one image shows no dynamics.
-    assert measured(switching(used, 10).repeat(2, 1, 1)).dys == pytest.approx(dys, abs=1e-7)
-    assert dys == pytest.approx(used * math.sqrt((1 - 1 / used) / used) / 0.3, abs=1e-7)
-
-
-@pytest.mark.parametrize("coupling", [even(4, 3, 5), switching(1, 5).repeat(4, 1, 1)])
-def test_frozen_is_zero(coupling):
-    row = measured(coupling)
-    assert (row.dyr, row.dys) == (0, 0)
-
-
-def test_means_and_deviations_of_each_pair():
-    # One child over two images: 0.75 and 0.25 to the first parent.
-    row = measured([[[0.75, 0.25]], [[0.25, 0.75]]])
-    assert row.mean.tolist() == [[0.5, 0.5]]
-    assert row.coupling_std == 0.25
-    assert row.std.tolist() == [[0.25, 0.25]]
-    # 0.25 of the 0.5 of perfect routing
-    assert (row.dyr, row.dys) == (0.5, 1.0)
-    assert (row.strongest, row.even) == (0.75, 0.5)
-
-
-def test_the_favourite_has_its_share_where_couplings_sum_to_anything():
-    """Of self-attention with a prior it got 389 % of a child."""
-    (layer,) = network({"classes": [[[3.0, 1.0, -1.0, 3.0]], [[5.0, 5.0, 5.0, 5.0]]]})
-    (row,) = routing_dynamics((replace(layer, normalised_over="none"),)).layers
-    assert row.strongest == pytest.approx((3 / 8 + 1 / 4) / 2)
-    assert row.even == 0.25
-
-
-DEAD_ABOVE = {"classes": [[0.5, 0.5, 0.0, 0.0]] * 2}
-
-
-def test_dead_parents_do_not_count():
-    coupling = switching(2, 4)
-    row = measured(coupling, DEAD_ABOVE)
-    assert row.n_parents == 2
-    assert (row.dyr, row.dys) == (1, 2)
-    kept = measured(coupling, DEAD_ABOVE, drop_dead_parents=False)
-    # (2 · 0.5 + 2 · 0) / 4 of sqrt(0.75 / 4)
-    assert kept.n_parents == 4
-    assert kept.dyr == pytest.approx(0.25 / math.sqrt(0.1875), abs=1e-15)
-
-
-def test_couplings_are_not_renormalised():
-    # Half of every child goes to a dead parent; the rest switches perfectly.
-    coupling = torch.full((2, 3, 3), 0.5)
-    coupling[:, :, :2] = switching(2, 2) / 2
-    row = measured(coupling, {"classes": [[0.5, 0.5, 0.0]] * 2})
-    assert (row.n_parents, row.dyr) == (2, 0.5)
-
-
-def test_dead_children_leave_the_mean():
-    # The first child switches perfectly, the second never changes and is dead.
-    coupling = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])
-    dead_below = {"primary": [[0.5, 0.0]] * 2}
-    row = measured(coupling, dead_below)
-    assert (row.n_children, row.dyr) == (1, 1)
-    kept = measured(coupling, dead_below, drop_dead_children=False)
-    assert (kept.n_children, kept.dyr) == (2, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "parents", "children"),
-    [
-        ({"classes": [[0.5, 0.0]] * 2}, 1, 3),
-        ({"classes": [[0.0, 0.0]] * 2}, 0, 3),
-        ({"primary": [[0.0, 0.0, 0.0]] * 2}, 2, 0),
-    ],
-    ids=["one-parent", "no-parent", "no-child"],
-)
-def test_no_number_where_there_is_nothing_to_judge(lengths, parents, children):
-    dynamics = routing_dynamics(network({"classes": switching(2, 2)}, lengths))
-    (row,) = dynamics.layers
-    assert (row.n_parents, row.n_children) == (parents, children)
-    assert row.dyr is None
-    assert row.dys is None
-    (written,) = json.loads(dynamics.to_json())["layers"]
-    assert written["dyr"] is None
-    assert written["dys"] is None
-
-
-def test_one_row_a_layer_from_the_bottom_up():
-    dynamics = routing_dynamics(network({"hidden": switching(2, 2), "classes": even(2, 2, 3)}))
-    assert [(row.name, row.dyr) for row in dynamics.layers] == [("hidden", 1), ("classes", 0)]
-    assert dynamics.images == 2
-
-
-def test_an_even_split_over_children_is_one_over_children():
-    # Couplings of a mean: those of each parent sum to one over its 4 children.
-    (layer,) = network({"classes": torch.full((2, 4, 3), 1 / 4)})
-    (row,) = routing_dynamics((replace(layer, normalised_over="children"),)).layers
-    assert (row.even, row.strongest) == (1 / 4, 1 / 4)
-
-
-def test_the_favourite_of_the_dead_does_not_count():
-    # Child 0 gives itself wholly to parent 0; three dead children split evenly.
-    coupling = even(2, 4, 4)
-    coupling[:, 0] = torch.tensor([1.0, 0, 0, 0])
-    length = torch.zeros(2, 4)
-    length[:, 0] = 0.5
-    assert measured(coupling, {"primary": length}).strongest == 1
 
 
 def windowed(dead_parent=False):

@@ -33,23 +33,6 @@ def test_gini_is_half_the_mean_difference_over_the_mean():
         assert found == pytest.approx(float(sum(pairs) / 36 / 2 / row.mean()), abs=1e-12)
 
 
-def test_small_is_below_half_of_an_even_split():
-    # Half of an even split of four is 0.125: two rows have two and no couplings below it.
-    uneven = torch.tensor([0.8, 0.125, 0.075, 0.0])
-    coupling = torch.stack([uneven, torch.full((4,), 0.25)]).expand(3, 2, 4)
-    (layer,) = measured(coupling).layers
-    assert layer.small == pytest.approx(2 / 8)
-    # (−3 · 0 − 0.075 + 0.125 + 3 · 0.8) / 4, and none of the second row.
-    assert layer.gini == pytest.approx(2.45 / 4 / 2)
-
-
-def test_even_is_what_eleven_levels_take_for_an_even_split():
-    # Of five parents 0.2: its level has all from 0.15 to 0.25, the ends go to even levels.
-    coupling = torch.tensor([[[0.2, 0.16, 0.24, 0.14, 0.26], [0.2, 0.2, 0.2, 0.25, 0.15]]])
-    (layer,) = measured(coupling.double()).layers
-    assert layer.even == pytest.approx((3 + 5) / 10)
-
-
 @pytest.mark.parametrize("grid", [6, 11, (11, 6)])
 def test_an_even_split_that_was_rounded_is_one(grid):
     """On 6 levels a tenth is rounded to zero, and was called small, and nowhere even."""
@@ -60,14 +43,6 @@ def test_an_even_split_that_was_rounded_is_one(grid):
     measurement.add(network(rounded))
     for layer in measurement.result().layers:
         assert (layer.small, layer.even, layer.gini) == (0, 1, 0)
-
-
-def test_the_grid_that_couplings_are_on_changes_no_other_level():
-    """On 6 levels zero is even among ten parents, on 11 it is not."""
-    measurement = MeasureInequality(grid=6)
-    measurement.add(network({"classes": torch.zeros(2, 3, 10)}))
-    (layer,) = measurement.result().layers
-    assert (layer.even, dict(layer.levels)[11], dict(layer.levels)[6]) == (1, 0, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -85,17 +60,3 @@ def test_a_level_of_the_grid_at_half_of_an_even_split_is_not_below_it():
         coupling = torch.tensor([[[level] * 9 + [1 - 9 * level]]], dtype=torch.float64)
         (layer,) = measured(coupling).layers
         assert layer.small == 0
-
-
-def test_negative_couplings_have_no_gini():
-    (layer,) = measured(torch.tensor([[[0.5, -0.5]], [[1.0, 0.0]]])).layers
-    assert (layer.gini, layer.small) == (None, 0.5)
-
-
-def test_the_sweep_has_other_thresholds_and_grids():
-    # Four parents: an even split is 0.25, on a grid of 6 levels next to 0.2, of 21 its own.
-    coupling = torch.tensor([[[0.02, 0.08, 0.18, 0.72], [0.25, 0.25, 0.25, 0.25]]]).double()
-    (layer,) = measured(coupling).layers
-    assert layer.sweep == ((0.1, 1 / 8), (0.25, 1 / 8), (0.5, 2 / 8), (0.75, 3 / 8))
-    assert dict(layer.levels) == {6: 5 / 8, 11: 5 / 8, 21: 4 / 8, 129: 4 / 8}
-    assert (layer.small, layer.even) == (dict(layer.sweep)[0.5], dict(layer.levels)[11])

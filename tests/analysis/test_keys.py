@@ -9,7 +9,7 @@ import torch
 
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.analysis.keys import key_entropy
-from traces import even, network
+from traces import network
 
 
 def keys_of(coupling, predicted, **options):
@@ -31,20 +31,6 @@ def test_entropy_on_paper(counts, entropy):
     assert key_entropy(counts) == entropy
 
 
-def test_four_images_on_paper():
-    # Couplings to the predicted class: 0.8 and 0.2; the same to one level; 0.2 and 0.8; class 1.
-    coupling = torch.tensor([[[0.8, 0.2], [0.2, 0.8]]] * 4)
-    coupling[1, 0] = torch.tensor([0.84, 0.16])
-    coupling[2] = coupling[2].flip(0)
-    found = keys_of(coupling, [0, 0, 0, 1])
-    zero, one = found.classes
-    assert (zero.images, zero.keys, zero.counts) == (3, 2, (2, 1))
-    assert zero.entropy == pytest.approx(math.log2(3) - 2 / 3)
-    assert zero.bound == math.log2(3)
-    assert (one.images, one.keys, one.entropy, one.bound) == (1, 1, 0, 0)
-    assert found.entropy == zero.entropy / 2
-
-
 def test_two_objects_have_a_key_each():
     coupling, _ = random_case(20)
     pairs = torch.tensor([[0, 1], [1, 0]] * 10)
@@ -54,14 +40,6 @@ def test_two_objects_have_a_key_each():
     # Every image names both classes, in either order.
     assert [row.images for row in both.classes] == [20, 20, 0]
     assert sum(row.images for each in apart for row in each.classes) == 40
-
-
-def test_a_tree_that_never_changes_has_one_key():
-    found = keys_of(even(6, 4, 3), [0, 0, 0, 1, 1, 1])
-    assert [row.keys for row in found.classes] == [1, 1, 0]
-    # The third class is never predicted.
-    assert [row.entropy for row in found.classes] == [0, 0, 0]
-    assert found.sweep == ((6, 0.0, 2), (11, 0.0, 2), (21, 0.0, 2), (129, 0.0, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -83,13 +61,6 @@ def test_keys_are_those_of_quantised_couplings_in_every_dtype(dtype):
         found.append((measurement.result().classes[0].counts, measurement.dictionary(0)))
     assert found[0] == found[1]
     assert found[0][0] == (3,)
-
-
-def test_a_tree_an_image_reaches_the_bound():
-    coupling = torch.eye(8).view(8, 8, 1).expand(8, 8, 2)
-    found = keys_of(coupling, [0] * 8)
-    assert found.classes[0].entropy == found.classes[0].bound == 3
-    assert (found.entropy, found.bound) == (1.5, 1.5)
 
 
 @pytest.mark.parametrize("levels", [3, 11, 50])

@@ -17,38 +17,10 @@ def measured(*traces):
     return measurement.result()
 
 
-def only(coupling):
-    (row,) = measured(network({"classes": coupling})).steps
-    return row
-
-
-def test_extremes():
-    assert only(even(2, 3, 4)).polarisation == pytest.approx(0, abs=1e-15)
-    assert only(even(2, 3, 4)).strongest == 0.25
-    assert (only(switching(3, 4)).polarisation, only(switching(3, 4)).strongest) == (1, 1)
-
-
-def test_on_paper():
-    # Half and half over two of four parents: H = log 2 of log 4.
-    row = only(torch.tensor([[[0.5, 0.5, 0, 0]]]))
-    assert (row.polarisation, row.strongest) == (pytest.approx(0.5), 0.5)
+def test_one_row_on_paper():
     share = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64)
     entropy = -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))
     assert polarisation(share).item() == pytest.approx(1 - entropy / math.log(3), abs=1e-15)
-
-
-def test_rows_are_divided_by_their_sums_and_zeros_leave_the_mean():
-    row = only(torch.tensor([[[0.25, 0.25, 0, 0], [0.0, 0, 0, 0]]]))
-    assert (row.polarisation, row.strongest) == (pytest.approx(0.5), 0.5)
-
-
-@pytest.mark.parametrize(
-    "coupling",
-    [torch.ones(2, 3, 1), torch.zeros(2, 3, 2), torch.tensor([[[1.5, -0.5]]])],
-    ids=["one-parent", "zeros", "negative"],
-)
-def test_nothing_to_be_said(coupling):
-    assert (only(coupling).polarisation, only(coupling).strongest) == (None, None)
 
 
 def test_the_t_score_is_of_the_last_iteration_and_over_layers():
@@ -61,7 +33,6 @@ def test_the_t_score_is_of_the_last_iteration_and_over_layers():
     assert measured((lower, upper)).t_score == pytest.approx((0.5 + 1) / 2)
     one_parent = network({"hidden": halves, "classes": torch.ones(3, 4, 1)})
     assert measured(one_parent).t_score == pytest.approx(0.5)
-    assert measured(network({"classes": torch.ones(2, 3, 1)})).t_score is None
 
 
 def test_a_row_for_every_kept_iteration():
