@@ -1,4 +1,4 @@
-"""The cases that every form of a routing is held to, one line a form: its tensors, its options.
+"""The cases that every form of a routing is held to, of forms.toml: its tensors, its options.
 
 `VOTES` are the tensors of a vote map that may be left out, and a form says which of its own it
 always needs, which it may be given, and which options it knows. `route` calls the public functions
@@ -7,17 +7,17 @@ alone.
 
 import math
 import sys
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tables import beside
 from torchcaps import ops
 from torchcaps.ops import fused, materialise, native
 from torchcaps.ops.operators import Operator
-from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules, VoteMap, Window
 
 BACKENDS = {"fused": fused, "native": native}
@@ -25,105 +25,24 @@ VOTES = ("vote_bias", "coordinates")
 
 
 class Form(NamedTuple):
+    """What forms.toml says of one."""
+
     options: list[dict[str, Any]]
     may: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    names: dict[str, str] = {}  # noqa: RUF012  # What an op calls a tensor that has another name here.
-    # Of votes, in double and in single precision: large logits enlarge the rounding of any way to
-    # compute them.
+    names: dict[str, str] = {}  # noqa: RUF012
     size: tuple[float, float] = (1.0, 1.0)
-    adds_up: bool = False  # Logits grow with the number of children.
-    # Where one child or one parent would leave hardly any digits.
+    adds_up: bool = False
     alone: dict[str, Any] = {}  # noqa: RUF012
 
 
-def each(name, values, **options):
-    return [{name: value, **options} for value in values]
+def forms():
+    for name, said in beside(__file__, "forms.toml").items():
+        tuples = {key: tuple(said[key]) for key in ("may", "needs", "size") if key in said}
+        yield name, Form(**said | tuples)
 
 
-FORMS = {
-    "dynamic": Form(
-        [
-            *(
-                {"iterations": t, "detach": detach}
-                for detach in ("none", "votes", "states", "coupling")
-                for t in (1, 2, 3, 4)
-            ),
-            *each("squash", ["exp", "none"]),
-            *({"iterations": t, "leaky": True} for t in (4, 1)),
-            {"iterations": 2, "odd_bias": True},
-            *({"agreement": "given", "detach": detach} for detach in get_args(Detach)),
-            {"agreement": 0.3, "iterations": 4, "leaky": True},
-        ],
-        may=("bias", "prior"),
-        size=(2.0, 0.5),
-    ),
-    "distance": Form(
-        [
-            *(
-                {"scale": scale, "detach": detach, "iterations": t}
-                for scale in ("sample", "batch", "given")
-                for detach in ("none", "votes")
-                for t in (2, 3)
-            ),
-            *each("scale", ["sample", "batch"], detach="iterations"),
-            {"iterations": 2, "scale": "given", "detach": "iterations"},
-            {"iterations": 1},
-            {"iterations": 1, "scale": "given", "detach": "votes"},
-            {"iterations": 5, "squash": "exp", "scale": "batch"},
-            {"iterations": 3, "squash": "none", "p": 0.5},
-        ],
-        may=("bias",),
-        needs=("length",),
-        size=(2.0, 0.5),
-    ),
-    "em": Form(
-        [
-            {"variant": variant, **options}
-            for variant in ("paper", "gritzman", "official")
-            for options in (
-                {},
-                {"compete": "all"},
-                *each("iterations", [1, 2, 5]),
-                {"compete": "all", "iterations": 1},
-                {"variance_floor": 0.1},
-                *each("lambda_", [0.0, 2.0]),
-                {"lambda_": 0.1, "lambda_schedule": "constant"},
-            )
-        ],
-        needs=("activation", "beta_a", "beta_u"),
-        # The floor is all the variance that one child has: the papers' make gradients of thousands.
-        alone={"variance_floor": 0.05},
-    ),
-    "inverted": Form(
-        [
-            {},
-            *each("iterations", [1, 4]),
-            {"scale": 0.3},
-            {"iterations": 3, "scale": 0.5},
-            {"iterations": 3, "scale": "given"},
-        ],
-        may=("norm_weight", "norm_bias", "start"),
-        # No LayerNorm: of one component it leaves nothing.
-        alone={"scale": 0.2},
-    ),
-    "self_attention": Form(
-        each("squash", ["exp", "hinton", "none"]),
-        may=("prior",),
-        names={"prior": "bias"},
-        size=(2.0, 1.0),
-        adds_up=True,
-    ),
-    "uniform": Form(
-        [
-            {"normalise": normalise, "squash": squash}
-            for normalise in ("softmax", "mean")
-            for squash in ("hinton", "exp", "none")
-        ],
-        may=("bias",),
-        size=(2.0, 1.0),
-    ),
-}
+FORMS = dict(forms())
 # What native kernels lack besides float64, which no kernel takes; then the fused form
 # routes. Who is not named here lacks nothing that a case can have.
 LACKS = {

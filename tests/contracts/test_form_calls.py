@@ -29,6 +29,7 @@ from contracts.forms import (
     vote_map_of,
     windows_of,
 )
+from tables import beside
 from torchcaps import ops
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, routing, use_backend
@@ -55,87 +56,35 @@ def small_cases(drawn):
 TWICE = {"iterations": 2}
 BASE = {"n_in": 12, "n_out": 5, "d_in": 3, "d_out": 4}
 POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-SQUASHES = ("dynamic", "distance", "self_attention", "uniform")
-LOOPS = ("dynamic", "distance", "em", "inverted")
 SEEN = Window((5, 4, 2), (2, 2), (1, 1))  # eight slots, not twelve
-# What is wrong with the votes of any routing.
-BAD_VOTES = [
-    {"sharing": "some"},
-    {"pose": "tensor"},
-    {"pose": "matrix"},
-    {"children": Capsules(POSE[0, 0])},
-    {"children": Capsules(POSE.long(), POSE[..., 0].long()), "weight": WEIGHT.long()},
-    {"weight": WEIGHT[0]},
-    {"weight": WEIGHT.double()},
-    {"weight": WEIGHT[1:]},
-    {"weight": WEIGHT[:, :0]},
-    {"weight": WEIGHT[..., 1:]},
-    {"bias": torch.zeros(4, 4)},
-    {"coordinates": torch.zeros(5, 4)},
-    {"bias": [0.0]},
-    {"coordinates": [0.0]},
-    # Who has a shape alone is on another device, as far as a kernel is asked.
-    {"weight": WEIGHT.to("meta")},
-    {"bias": torch.zeros(5, 4, device="meta")},
-    {"coordinates": torch.zeros(12, 4, device="meta")},
-    {"window": SEEN, "children": Capsules(torch.zeros(2, 40, 3), torch.zeros(2, 40))},
-]
-BAD_OPTIONS = [
-    *((name, {"keep": "step"}) for name in FORMS),
-    *((name, {"iterations": wrong}) for name in LOOPS for wrong in (0, "3", None)),
-    *((name, {"squash": "expo"}) for name in SQUASHES),
-    *(
-        (name, {"bias": wrong})
-        for name in ("dynamic", "distance", "uniform")
-        for wrong in (torch.zeros(4, 5), torch.zeros(5, 4, device="meta"), [[0.0]])
-    ),
-    ("dynamic", {"detach": "vote"}),
-    ("dynamic", {"prior": torch.zeros(5, 12)}),
-    ("dynamic", {"prior": torch.zeros(12, 5, device="meta")}),
-    ("dynamic", {"prior": [[0.0]]}),
-    ("self_attention", {"bias": torch.zeros(5, 12)}),
-    ("self_attention", {"bias": torch.zeros(12, 5, device="meta")}),
-    ("distance", {"detach": "states"}),
-    ("distance", {"scale": "samples"}),
-    ("distance", {"scale": torch.ones(3)}),
-    ("distance", {"scale": torch.zeros(2)}),
-    ("distance", {"scale": torch.ones(2, device="meta")}),
-    ("distance", {"p": 0.2}),
-    ("em", {"variant": "papr"}),
-    ("em", {"compete": "windows"}),
-    ("em", {"compete": "all"}),
-    ("em", {"child_id": torch.zeros(6, 12, dtype=torch.int64)}),
-    ("em", {"beta_a": torch.ones(4)}),
-    ("em", {"beta_a": torch.ones(5, device="meta")}),
-    ("em", {"beta_u": torch.ones(2, 3)}),
-    ("inverted", {"norm": torch.ones(4)}),
-    ("inverted", {"norm": (torch.ones(3), torch.ones(4))}),
-    ("inverted", {"start": torch.ones(2, 4)}),
-    ("inverted", {"start": torch.ones(5, 4, device="meta")}),
-    ("inverted", {"norm": (torch.ones(4, device="meta"), torch.ones(4))}),
-    ("uniform", {"normalise": "sum"}),
-]
+BAD = beside(__file__, "bad_calls.toml")
+
+
+def bad(part):
+    """A routing and arguments that it does not take."""
+    return [(name, text) for text, names in BAD[part].items() for name in names]
+
+
+def arguments(text):
+    return eval(f"dict({text})", globals())
+
+
 BAD_CALLS = [
-    *((name, bad, {}) for name in FORMS for bad in BAD_VOTES),
-    *((name, {}, bad) for name, bad in BAD_OPTIONS),
-    *(
-        (name, {"children": Capsules(POSE, lengths)}, {})
-        for name in ("distance", "em")
-        for lengths in (torch.zeros(2, 5), torch.zeros(2, 12, device="meta"))
-    ),
-    ("em", {"children": Capsules(POSE, POSE[..., 0].long())}, {}),
+    *((name, text, "") for name in FORMS for text in BAD["votes"]),
+    *((name, text, "") for name, text in bad("children")),
+    *((name, "", text) for name, text in bad("options")),
 ]
 
 
 @pytest.mark.parametrize("way", BACKENDS)
-@pytest.mark.parametrize(("algorithm", "votes", "options"), BAD_CALLS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(("algorithm", "votes", "options"), BAD_CALLS)
 def test_what_the_plain_op_refuses_is_refused_in_its_words(algorithm, votes, options, way):
     if (algorithm, way) not in PAIRS:
         return
     case = Case(algorithm, **BASE)
     leaves = leaves_of(case, torch.float32)
     vote_map, given = vote_map_of(case, leaves), options_of(case, leaves)
-    vote_map, given = vote_map._replace(**votes), given | options
+    vote_map, given = vote_map._replace(**arguments(votes)), given | arguments(options)
     if not FORMS[algorithm].needs:
         vote_map = vote_map._replace(children=Capsules(vote_map.children.pose))
     with pytest.raises(TorchcapsError) as theirs:
@@ -144,19 +93,7 @@ def test_what_the_plain_op_refuses_is_refused_in_its_words(algorithm, votes, opt
         call(way, algorithm, vote_map, given)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"),
-    [
-        *(
-            (name, {"iterations": wrong})
-            for name in ("dynamic", "distance")
-            for wrong in ("3", None)
-        ),
-        *((name, {"bias": [[0.0]]}) for name in ("dynamic", "distance")),
-        ("dynamic", {"prior": [[0.0]]}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("algorithm", "options"), bad("asked_first"))
 def test_a_prediction_refuses_it_where_a_kernel_is_asked_first(algorithm, options, monkeypatch):
     monkeypatch.setattr("torchcaps.ops.backend.LANES_FROM", 1)
     monkeypatch.setattr("torchcaps.ops.backend.KERNEL_FROM", {algorithm: 1})
@@ -164,7 +101,7 @@ def test_a_prediction_refuses_it_where_a_kernel_is_asked_first(algorithm, option
     found = []
     for backend in ("plain", "auto"):
         with torch.no_grad(), pytest.raises(TorchcapsError) as error:
-            ops.route(vote_map, algorithm, backend=backend, **options)
+            ops.route(vote_map, algorithm, backend=backend, **arguments(options))
         found.append(str(error.value))
     assert found[0] == found[1]
 

@@ -1,13 +1,14 @@
 """What every network keeps, whatever its family, routing, image size and class count.
 
-Every preset is here with its own routing; `slow` are the routings that it may be swapped to, and
-presets that at this size are the very network of another line. A network is made once for all tests
-of its line.
+Every preset is in networks.toml with its own routing; `slow` are the routings that it may be
+swapped to, and presets that at this size are the very network of another line. A network is made
+once for all tests of its line.
 """
 
 import copy
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import torch
 from torch.utils import _pytree
 
 from error_text import text_of
+from tables import cases_of
 from torchcaps import Capsules, LayerTrace, Output, create_model, list_models, load, save
 from torchcaps.layers import SelfRouting, use_backend
 from torchcaps.models import MODELS, CapsuleNetwork
@@ -31,109 +33,30 @@ NOTHING = MappingProxyType({})
 
 
 class Line(NamedTuple):
-    """An image as small as the network takes, or nearly, and what else makes it small."""
+    """How small a network is tested, and how it learns; networks.toml says it of each."""
 
     image: tuple[int, int, int]
     layers: tuple[str, ...] = ("classes",)
     options: Mapping[str, Any] = NOTHING
-    # Adam on eight images: its rate, how many steps, the share of the first loss that may be left.
     rate: float = 1e-3
     steps: int = 8
     left: float = 0.9
+    slow_to_learn: bool = False
+    is_normed_by_one: bool = False
+    traced: bool = False
 
 
-# Not square, three classes, and never as many channels as in the paper.
 CLASSES = 3
-NONE: tuple[str, ...] = ()
-WINDOWS = ("conv_1", "conv_2", "classes")
-DEEP = ("hidden_2", "hidden_3", "hidden_4", "classes")
-TRUNK = Line((2, 17, 19), steps=5)
-TINY_TRUNK = Line((2, 6, 8), options={"kernel": 3, "types": 4})
-EFFICIENT = Line((2, 11, 14))
-# 1024 channels, or 18 convolutions, learn eight images in a step or two.
-HUGE = Line((2, 13, 14), NONE, steps=3)
-EM = Line((2, 14, 15), WINDOWS, rate=0.2, steps=3, left=0.95)
-INVERTED = Line((2, 13, 14), WINDOWS, {"types": 4})
-HIDDEN = INVERTED._replace(layers=("conv_1", "conv_2", "hidden", "classes"))
-DMM = Line((2, 13, 15), ("conv_1", "classes"), {"types": 3, "d_pose": 4}, rate=1e-2)
-# Bare networks start with activations so alike, or lengths so near zero, that Adam takes its time.
-SIGN = Line((2, 1, 2), ("hidden_2", "classes"), rate=0.1)
 
-# One line a network.
-TABLE = {
-    "capsnet": TRUNK,
-    "capsules_on_backbone": HUGE._replace(image=(1, 33, 37), layers=("classes",)),
-    "convnet_avg": Line((2, 7, 8), NONE, {"kernel": 3}),
-    "convnet_fc": Line((2, 7, 8), NONE, {"kernel": 3}),
-    "deepcaps": Line((2, 5, 9), ("cell_4_skip", "classes"), steps=4),
-    "efficient_capsnet": EFFICIENT,
-    "efficient_convnet": EFFICIENT._replace(layers=NONE),
-    "gamma_capsnet": TRUNK._replace(layers=("hidden", "classes")),
-    "gu_aff_capsnet": TINY_TRUNK,
-    "gu_aff_capsnet_dr": TINY_TRUNK,
-    "gu_capsnet": TINY_TRUNK,
-    "gu_capsnet_nor": TINY_TRUNK._replace(rate=1e-2),
-    "gu_convnet_cr": TRUNK._replace(layers=NONE),
-    "gu_convnet_cr_sf": TRUNK._replace(layers=NONE),
-    "gu_convnet_fc_lk": Line((2, 7, 8), NONE, {"kernel": 3}, steps=10, left=0.95),
-    "gu_convnet_r": TRUNK._replace(layers=NONE),
-    "hahn_sr_convnet": Line((2, 17, 19), options={"types": 4}, rate=1e-2),
-    "hahn_sr_resnet20": Line((2, 17, 19), options={"types": 4}, rate=1e-2),
-    "linear_on_backbone": HUGE._replace(image=(1, 33, 37)),
-    "matrix_capsnet": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
-    "matrix_capsnet_mnist": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
-    "mhsa_stack": Line((2, 11, 12), DEEP),
-    "mitterreiter_5x16": Line((2, 11, 12), DEEP),
-    "mitterreiter_grid": Line(
-        (2, 11, 12), ("hidden_2", "hidden_3", "classes"), {"widths": "5,4,3", "d_pose": 6}
-    ),
-    "peer_deep_dynamic": TRUNK._replace(layers=("hidden_2", "classes"), steps=8),
-    "peer_deep_em": TRUNK._replace(layers=DEEP, rate=0.01, steps=24, left=0.95),
-    "peer_sign_dynamic": SIGN._replace(steps=24),
-    "peer_sign_em": SIGN,
-    "rem_deepcaps": Line((2, 5, 9), ("cell_4_skip", "classes"), steps=4),
-    "rem_dr": TINY_TRUNK,
-    "rem_eff_cifar": EFFICIENT,
-    "rem_eff_mnist": EFFICIENT,
-    "rem_eff_norb": Line((3, 19, 26)),
-    "rem_eff_svhn": EFFICIENT,
-    "rem_effconv": Line((2, 33, 38), ("conv_1", "classes")),
-    "rem_gamma": TRUNK._replace(layers=("hidden", "classes")),
-    "rem_multilayer": Line((2, 11, 12), DEEP),
-    "resnet18": HUGE._replace(image=(2, 9, 10)),
-    "tsai_cnn_c10": HUGE._replace(image=(2, 5, 6)),
-    "tsai_cnn_c100": HUGE._replace(image=(2, 5, 6)),
-    "tsai_dmm_cnn": HUGE,
-    "tsai_dmm_cnn_fcpool": HUGE,
-    "tsai_dmm_matrix": DMM,
-    "tsai_dmm_matrix_42m": DMM._replace(options={"d_pose": 4}, rate=1e-3),
-    "tsai_dmm_vector": DMM,
-    "tsai_dmm_vector_dynamic": DMM,
-    "tsai_dynamic_resnet_c10": Line((2, 3, 5)),
-    "tsai_dynamic_resnet_c100": Line((2, 3, 5)),
-    "tsai_dynamic_simple_c10": TINY_TRUNK,
-    "tsai_dynamic_simple_c100": TINY_TRUNK,
-    "tsai_em_resnet_c10": EM,
-    "tsai_em_resnet_c100": EM,
-    "tsai_em_simple_c10": EM,
-    "tsai_em_simple_c100": EM,
-    "tsai_inverted_resnet_c10": INVERTED,
-    "tsai_inverted_resnet_c100": HIDDEN,
-    "tsai_inverted_simple_c10": INVERTED,
-    "tsai_inverted_simple_c10_d36": INVERTED,
-    "tsai_inverted_simple_c10_d64": INVERTED,
-    "tsai_inverted_simple_c100": HIDDEN,
-    "tsai_resnet18_c100": HUGE._replace(image=(2, 9, 10)),
-}
-# All others are `slow`, because tracing takes seconds: one of each class of network here.
-TRACED = {
-    "capsnet",
-    "convnet_fc",
-    "efficient_capsnet",
-    "gu_convnet_cr",
-    "gu_convnet_cr_sf",
-    "tsai_inverted_simple_c100",
-}
+
+def table():
+    for row in sorted(cases_of(Path(__file__).with_name("networks.toml")), key=lambda row: row.id):
+        (said,) = row.values
+        lists = {name: tuple(x) for name, x in said.items() if isinstance(x, list)}
+        yield row.id, Line(**said | lists)
+
+
+TABLE = dict(table())
 
 
 def made_of(name):
@@ -323,24 +246,11 @@ def test_an_image_alone_is_the_image_in_a_batch(line):
             )
 
 
-# Their batch normalisation sees one number of every channel, when an image this small comes alone.
-ONE_NUMBER = {
-    "mhsa_stack",
-    "mitterreiter_5x16",
-    "mitterreiter_grid",
-    "rem_multilayer",
-    "tsai_cnn_c10",
-    "tsai_cnn_c100",
-    "tsai_dmm_cnn",
-    "tsai_dmm_cnn_fcpool",
-}
-
-
 @pytest.mark.drawn(3)
 def test_one_image_can_be_trained_on(line):
     name, _, fixed = line
     model, x, y = copy.deepcopy(fixed).train(), images(name, 1), targets(1)
-    if name in ONE_NUMBER:
+    if TABLE[name].is_normed_by_one:
         with pytest.raises(ValueError, match=r"^Expected more than 1 value per channel"):
             model(x, y)
         return
@@ -397,32 +307,9 @@ def test_the_uniform_twin_draws_the_very_same_weights(name):
     assert all(key.endswith("prior") for key in dynamic.keys() - uniform.keys())
 
 
-# Seconds each, and what they are made of learns in others too.
-LONG_TO_LEARN = {
-    "gu_convnet_cr",
-    "gu_convnet_cr_sf",
-    "gu_convnet_r",
-    "peer_deep_dynamic",
-    "peer_deep_em",
-    "rem_deepcaps",
-    "rem_gamma",
-    "tsai_cnn_c10",
-    "tsai_cnn_c100",
-    "tsai_dmm_cnn",
-    "tsai_dmm_cnn_fcpool",
-    "tsai_dmm_matrix_42m",
-    "tsai_dynamic_resnet_c10",
-    "tsai_em_resnet_c10",
-    "tsai_em_resnet_c100",
-    "tsai_em_simple_c100",
-    "tsai_inverted_resnet_c10",
-    "tsai_inverted_resnet_c100",
-}
-
-
 def learning():
     for name in TABLE:
-        slow = is_twin(name) or name in LONG_TO_LEARN
+        slow = is_twin(name) or TABLE[name].slow_to_learn
         yield pytest.param(name, marks=pytest.mark.slow if slow else ())
 
 
@@ -526,10 +413,10 @@ def test_output_and_trace_are_pytrees(line):
 
 
 def one_of_each():
-    """The lines of `TRACED`; all others are slow."""
+    """The lines of networks that are traced; all others are slow."""
     for each in lines():
         (name, routing), *_ = each.values
-        slow = name not in TRACED or routing is not None
+        slow = not TABLE[name].traced or routing is not None
         yield pytest.param(name, routing, id=each.id, marks=pytest.mark.slow if slow else ())
 
 

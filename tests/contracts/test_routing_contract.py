@@ -16,6 +16,7 @@ from reference.inverted import inverted_routing as inverted_twin
 from reference.self_attention import self_attention_routing as self_attention_twin
 from reference.self_routing import self_routing as self_routing_twin
 from reference.uniform import uniform_routing as uniform_twin
+from tables import beside, worked_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting, Routing, SelfAttentionRouting, UniformRouting
 from torchcaps.ops import (
@@ -209,7 +210,6 @@ N_IN, N_OUT, SIZE = OWN_SIZE = (5, 3, 4)
 BIAS = torch.randn(N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64) / 5
 PRIOR = torch.randn(N_IN, N_OUT, generator=GENERATOR, dtype=torch.float64) / 5
 CHOICE = torch.randn(N_IN, N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64)
-SAME_CHOICE = CHOICE[:1].expand_as(CHOICE)
 BIAS_OF_TYPES = torch.randn(2, 2, generator=GENERATOR, dtype=torch.float64) / 5
 
 
@@ -232,8 +232,7 @@ ADDED = {"sizes": [OWN_SIZE], "interchangeable": "neither", "normalised_over": "
 # A parent of one type cannot take the place of one of another: they have a norm and a bias each.
 TWO_MAPS = {"sizes": [(3, 12, 2)], "interchangeable": "children"}
 
-# Votes that cancel leave rounding errors, and five iterations of LayerNorm make poses of them.
-DEAF = {"fixed_coupling": True}
+FIXED = {"fixed_coupling": True}
 
 
 def after_start(votes):
@@ -246,131 +245,28 @@ WITH_START = {
     "first_iteration": after_start,
 }
 
-ROUTINGS = [
-    dynamic("default"),
-    dynamic("one-iteration", iterations=1, declared={"fixed_coupling": True}),
-    dynamic("two-iterations", iterations=2),
-    dynamic("five-iterations", iterations=5),
-    dynamic("squash-exp", squash="exp"),
-    dynamic("squash-none", squash="none", iterations=2),
-    dynamic("leaky", leaky=True, declared=LEAKY),
-    dynamic("leaky-exp", leaky=True, squash="exp", declared=LEAKY),
-    dynamic("detach-votes", detach="votes", declared=STOPPED),
-    dynamic("detach-states", detach="states", declared=STOPPED),
-    dynamic("detach-coupling", detach="coupling", declared=STOPPED),
-    dynamic("agreement", agreement=0.3),
-    dynamic("bias", bias=BIAS, declared=WITH_BIAS),
-    dynamic("odd-bias", bias=BIAS, odd_bias=True, declared=WITH_BIAS),
-    dynamic("prior", prior=PRIOR, declared=WITH_PRIOR),
-    dynamic(
-        "everything",
-        bias=BIAS,
-        prior=PRIOR,
-        leaky=True,
-        squash="exp",
-        detach="votes",
-        declared=WITH_PRIOR
-        | {
-            "stops_gradient": True,
-            "leftover": True,
-            "first_iteration": prior_against_nobody,
-        },
-    ),
-    em("paper"),
-    em("official", variant="official"),
-    em("gritzman", variant="gritzman"),
-    em("one-iteration", iterations=1, declared={"fixed_coupling": True}),
-    em("large-lambda-and-floor", lambda_=1.0, variance_floor=0.5, iterations=4),
-    em("constant-lambda", lambda_=0.1, lambda_schedule="constant"),
-    em("betas", beta_a=BIAS[:, 0], beta_u=BIAS[:, 1], lambda_=1.0, declared=WITH_BIAS),
-    uniform("softmax", declared={"first_iteration": over_parents}),
-    uniform("softmax-exp", squash="exp"),
-    uniform("softmax-none", squash="none"),
-    uniform("mean", normalise="mean", declared={"normalised_over": "children"}),
-    uniform("bias", bias=BIAS, declared=WITH_BIAS),
-    inverted("default"),
-    inverted("one-iteration", iterations=1, declared={"fixed_coupling": True}),
-    inverted("three-iterations", iterations=3, scale=0.5),
-    inverted("norm", normed=True),
-    inverted("norm-five-iterations", normed=True, iterations=5, declared=DEAF),
-    inverted("start", start=BIAS, declared=WITH_START),
-    inverted("activations", active=True, lambda_=0.3),
-    inverted(
-        "everything",
-        normed=True,
-        active=True,
-        iterations=3,
-        start=BIAS,
-        declared=WITH_START,
-    ),
-    self_attention("default"),
-    self_attention("squash-none", squash="none"),
-    self_attention("bias", bias=PRIOR.abs(), declared=ADDED),
-    distance("default"),
-    distance("one-iteration", iterations=1, declared={"fixed_coupling": True}),
-    distance("five-iterations", iterations=5),
-    distance("batch", scale="batch", declared={"batch_statistics": True}),
-    distance("stored", scale=torch.tensor([0.8, 0.6])),
-    distance("squash-exp", squash="exp"),
-    distance("lengths", lengths=of_growing_lengths, declared={"interchangeable": "parents"}),
-    distance("detach-votes", detach="votes", declared=STOPPED),
-    distance("detach-iterations", detach="iterations", declared=STOPPED),
-    distance("bias", bias=BIAS, declared=WITH_BIAS),
-    distance(
-        "everything",
-        lengths=of_growing_lengths,
-        iterations=4,
-        scale="batch",
-        bias=BIAS,
-        p=0.8,
-        squash="exp",
-        detach="votes",
-        declared={
-            "sizes": [OWN_SIZE],
-            "interchangeable": "neither",
-            "batch_statistics": True,
-            "stops_gradient": True,
-        },
-    ),
-    by_themselves("first", 0 * CHOICE, 0 * PRIOR, declared={"first_iteration": over_parents}),
-    by_themselves("learned", CHOICE, PRIOR, declared={"interchangeable": "neither"}),
-    by_themselves("same-matrix", SAME_CHOICE, 0 * PRIOR, declared={"interchangeable": "children"}),
-    conv3d("one-map", grid=one_map),
-    conv3d("one-position", grid=one_position),
-    conv3d("one-iteration", grid=one_map, iterations=1, declared={"fixed_coupling": True}),
-    conv3d("two-maps", grid=two_maps, bias=BIAS_OF_TYPES, declared=TWO_MAPS),
-    conv3d("pose", grid=two_maps, bias=BIAS_OF_TYPES, squash_over="pose", declared=TWO_MAPS),
-]
+TABLE = beside(__file__, "routings.toml")
 
 
-# A second or two each, and nearest to another line.
-LONG = {
-    "conv3d-one-map",
-    "conv3d-one-position",
-    "conv3d-pose",
-    "distance-bias",
-    "distance-detach-votes",
-    "distance-five-iterations",
-    "distance-lengths",
-    "distance-one-iteration",
-    "distance-squash-exp",
-    "distance-stored",
-    "dynamic-five-iterations",
-    "dynamic-leaky-exp",
-    "dynamic-squash-exp",
-    "dynamic-two-iterations",
-    "em-large-lambda-and-floor",
-    "inverted-activations",
-    "inverted-norm-five-iterations",
-    "inverted-three-iterations",
-}
+def entries():
+    """The routings of the table, and whether they are slow."""
+    for kind, cases in TABLE.items():
+        for name, case in cases.items():
+            options = dict(case)
+            is_slow = options.pop("slow", False)
+            for key in ("given", "declared"):
+                options[key] = worked_out(options.get(key, {}), globals())
+            yield globals()[kind](name, **options.pop("given"), **options), is_slow
+
+
+ROUTINGS = [entry for entry, _ in entries()]
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, id=entry.name, marks=pytest.mark.slow if entry.name in LONG else ())
-        for entry in ROUTINGS
+        pytest.param(entry, id=entry.name, marks=pytest.mark.slow if is_slow else ())
+        for entry, is_slow in entries()
     ],
 )
 def test_routing_keeps_the_contract(entry, device):
@@ -471,7 +367,6 @@ def broken(**fault):
     return partial(route, **fault)
 
 
-# Name, routing, the clause it breaks, the cause the message must name.
 def window_over(axis):
     """Weights that are the same from both ends along an axis of the votes."""
 
@@ -487,43 +382,18 @@ def centred_over_inner_axis(votes):
     return votes - votes.mean(-4, keepdim=True) if votes.ndim > 4 else votes
 
 
-WRONG = [
-    ("window over children", broken(before=window_over(-3)), "child_permutation", "child"),
-    ("window over parents", broken(before=window_over(-2)), "parent_permutation", "parent"),
-    ("inner leak", broken(before=centred_over_inner_axis), "batch_independence", "batch axis"),
-    ("nothing returned", lambda votes, *, keep: None, "call", "the parents alone"),
-    ("a tensor returned", lambda votes, *, keep: votes.sum(-3), "call", "the parents alone"),
-    (
-        "no coupling",
-        lambda votes, *, keep: Routed(Capsules(votes.sum(-3)), (Step(None, None, None),)),
-        "call",
-        "the parents alone",
-    ),
-    ("softmax over children", broken(couple=lambda b: b.softmax(-2)), "normalisation", "children"),
-    ("batch leak", broken(before=centred_over_batch), "batch_independence", "over the batch axis"),
-    ("unguarded squash", broken(g=unguarded_squash), "finite", "without a guard at zero"),
-    ("wrong sign", broken(sign=-1.0), "meaning", "the wrong sign"),
-    ("votes ignored", broken(sign=0.0), "meaning", "fixed_coupling"),
-    ("hidden detach", broken(agree=lambda v: v.detach()), "gradient", "detach"),
-    ("logits recorded", broken(record=torch.log), "coupling_sign", "logits"),
-    ("mass lost", broken(couple=lambda b: b.softmax(-1) / 2), "normalisation", "leftover"),
-    ("child counted twice", broken(before=first_child_twice), "child_permutation", "child"),
-    ("parent counted twice", broken(before=first_parent_twice), "parent_permutation", "parent"),
-    ("half arithmetic", broken(g=squash_in_half), "half_precision", "float32"),
-    ("squeeze", squeezed, "shape", "squeeze()"),
-    ("other dtype", in_float64, "dtype", "another dtype"),
-    ("noise when watched", noisy_when_watched, "keep", "another path"),
-    ("keep ignored", forgetful, "keep", "keep is ignored"),
-    ("four axes only", four_axes_only, "call", "a fixed number of batch axes"),
-]
+def uncoupled(votes, *, keep):
+    return Routed(Capsules(votes.sum(-3)), (Step(None, None, None),))
 
 
-@pytest.mark.parametrize(
-    ("routing", "clause", "cause"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
-)
-def test_wrong_routing_is_called_by_name(routing, clause, cause):
+WRONG = beside(__file__, "wrong.toml")
+
+
+@pytest.mark.parametrize("fault", WRONG["broken"])
+def test_wrong_routing_is_called_by_name(fault):
+    routing, clause, cause = WRONG["broken"][fault]
     with pytest.raises(RoutingContractError) as caught:
-        assert_routing_contract(routing)
+        assert_routing_contract(eval(routing, globals()))
     assert re.fullmatch(
         rf"{clause}: expected .+, but .+; likely cause: .*{re.escape(cause)}.*\.", str(caught.value)
     )
@@ -625,26 +495,11 @@ class Even(Routing):
         return even_routing(votes, keep=keep)
 
 
-@pytest.mark.parametrize(
-    ("routing", "cause"),
-    [
-        (
-            lambda votes, activation, *, keep="none": even_routing(votes, keep=keep),
-            "it is called with votes and keep alone; write activation=None",
-        ),
-        (Even(), "it is called with votes and keep alone; write activation=None"),
-        (
-            lambda votes, *, iterations, keep="none": even_routing(votes, keep=keep),
-            "it is called with votes and keep alone; give iterations a default",
-        ),
-        (lambda votes: even_routing(votes), 'keep is missing; write (votes, *, keep="none")'),
-        (Even, "the class was given; call it: Even()"),
-        ("dynamic", "str is no function; give one, as ops.dynamic_routing"),
-    ],
-)
-def test_a_routing_that_cannot_be_called_is_told_how_to_write_it(routing, cause):
+@pytest.mark.parametrize("routing", WRONG["uncallable"])
+def test_a_routing_that_cannot_be_called_is_told_how_to_write_it(routing):
     with pytest.raises(RoutingContractError) as caught:
-        assert_routing_contract(routing, fixed_coupling=True)
+        assert_routing_contract(eval(routing, globals()), fixed_coupling=True)
+    cause = WRONG["uncallable"][routing]
     assert str(caught.value).endswith(f"; likely cause: {cause}.")
 
 
