@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tables import beside
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     CapsuleHead,
@@ -26,6 +27,8 @@ from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models import create_model
 from torchcaps.models.deepcaps import WIDTH, _Cell, _stem
+
+PAPER = beside(__file__, "backbones.toml")
 
 
 def simple_256(channels):
@@ -98,27 +101,13 @@ def test_feature_shape_leaves_running_statistics_alone():
     assert all(torch.equal(before[name], each) for name, each in module.state_dict().items())
 
 
-def test_sizes_on_paper():
-    assert size(sabour_backbone(3)) == 3 * 81 * 256 + 256
-    convolutions = (25 * 32 + 32) + (32 * 9 * 64 + 64) + (64 * 9 * 64 + 64) + (64 * 9 * 128 + 128)
-    normalisations = 2 * (32 + 64 + 64 + 128)
-    assert size(efficient_backbone(1)) == convolutions + normalisations
-
-
-@pytest.mark.parametrize(
-    ("module", "expected"),
-    [
-        (simple_backbone(3, 256), 27 * 256 + 256),
-        (simple_backbone(3, 128), 27 * 128 + 128),
-        (simple_backbone(3, 256, kernel=4, norm=True), 48 * 256 + 256 + 2 * 256),
-        # The network of inverted routing has 1,828,817 parameters with it, 488,593 without.
-        (resnet_backbone(3), 1_828_817 - 488_593),
-        (resnet_backbone(1), 1_340_224 - 2 * 9 * 64),
-    ],
-    ids=["simple", "simple-128", "simple-norm", "resnet", "resnet-grey"],
-)
-def test_sizes_of_the_backbones_of_tsai(module, expected):
-    assert size(module) == expected
+@pytest.mark.parametrize("call", PAPER)
+def test_sizes_and_maps_on_paper(call):
+    module, paper = eval(call, globals()), PAPER[call]
+    if "size" in paper:
+        assert size(module) == eval(paper["size"])
+    if "maps" in paper:
+        assert list(feature_shape(module, (3, 32, 32))) == paper["maps"]
 
 
 @pytest.mark.parametrize(("n_classes", "printed"), [(10, 12_451_136), (100, 36_044_096)])
@@ -128,21 +117,6 @@ def test_size_of_dynamic_routing_on_a_resnet(n_classes, printed):
     maps = nn.Sequential(backbone, primary)
     assert feature_shape(maps, (3, 32, 32)) == (256, 8, 8)
     assert size(maps) + 8 * 8 * 32 * 8 * n_classes * 16 == printed
-
-
-@pytest.mark.parametrize(
-    ("module", "expected"),
-    [
-        (simple_backbone(3, 256), (256, 16, 16)),
-        (simple_backbone(3, 256, kernel=4, norm=True), (256, 16, 16)),
-        (simple_backbone(3, 256, kernel=9, stride=1, padding=0), (256, 24, 24)),
-        (resnet_backbone(3), (128, 16, 16)),
-        (resnet_backbone(3, width=256), (256, 16, 16)),
-    ],
-    ids=["simple", "simple-norm", "simple-9", "resnet", "resnet-256"],
-)
-def test_maps_of_the_tables_of_tsai(module, expected):
-    assert feature_shape(module, (3, 32, 32)) == expected
 
 
 def test_batch_normalisation_comes_before_the_relu_of_the_simple_backbone():

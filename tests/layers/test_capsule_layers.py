@@ -1,63 +1,33 @@
 """What every layer of capsules keeps: batch axes, what is recorded, sizes that can be read."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
 
-from torchcaps.layers import AttentionCapsules, Conv3dCapsules, ConvCapsules, DenseCapsules
+from tables import beside
+from torchcaps import layers
+from torchcaps.layers import ConvCapsules
 from torchcaps.types import Capsules
 
 
 class Line(NamedTuple):
-    make: Any
-    # Its children, and the parents that it makes.
-    children: tuple[int, int]
-    parents: tuple[int, int]
-    coupling: tuple[int, ...]
-    # How many steps it has, and what its repr says.
+    """What capsule_layers.toml says of a layer."""
+
+    make: str
+    children: list[int]
+    parents: list[int]
+    coupling: list[int]
     steps: int
     shown: str
     normalised_over: str = "parents"
 
+    def layer(self):
+        return eval(self.make, vars(layers).copy())
 
-LINES = {
-    "attention": Line(
-        lambda: AttentionCapsules(n=5, d=6, heads=2),
-        (5, 6),
-        (5, 6),
-        (5, 5),
-        1,
-        "AttentionCapsules(n=5, d=6, heads=2)",
-        "children",
-    ),
-    "conv": Line(
-        lambda: ConvCapsules(
-            child_grid=(5, 4, 2), d_in=4, types=3, d_out=5, kernel=(3, 2), stride=(2, 1)
-        ),
-        (40, 4),
-        (2 * 3 * 3, 5),
-        (6, 12, 3),
-        3,
-        "child_grid=(5, 4, 2), d_in=4, types=3, d_out=5, kernel=(3, 2), stride=(2, 1)",
-    ),
-    "conv3d": Line(
-        lambda: Conv3dCapsules(child_grid=(3, 2, 2), d_in=3, types=4, d_out=2),
-        (12, 3),
-        (24, 2),
-        (2, 24),
-        3,
-        "child_grid=(3, 2, 2), d_in=3, parent_grid=(3, 2, 4), d_out=2",
-    ),
-    "dense": Line(
-        lambda: DenseCapsules(n_in=5, d_in=3, n_out=4, d_out=2),
-        (5, 3),
-        (4, 2),
-        (5, 4),
-        3,
-        "n_in=5, d_in=3, n_out=4, d_out=2",
-    ),
-}
+
+TABLE = beside(__file__, "capsule_layers.toml")
+LINES = {name: Line(**said) for name, said in TABLE.items()}
 
 
 @pytest.fixture(params=LINES.values(), ids=LINES)
@@ -67,7 +37,7 @@ def line(request):
 
 def made(line):
     """A layer in float64 whose parameters are all random, as after training."""
-    layer = line.make().double()
+    layer = line.layer().double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(torch.randn_like(parameter))
@@ -106,7 +76,7 @@ def test_recording_changes_no_bit_and_steps_know_their_children(line):
 
 
 def test_sizes_can_be_read(line):
-    layer, (n_in, d_in), (n_out, d_out) = line.make(), line.children, line.parents
+    layer, (n_in, d_in), (n_out, d_out) = line.layer(), line.children, line.parents
     per_window = n_out // 6 if isinstance(layer, ConvCapsules) else n_out
     sizes = (layer.n_in, layer.d_in, layer.n_out, layer.d_out)
     assert sizes == (n_in, d_in, per_window, d_out)
@@ -117,5 +87,5 @@ def test_sizes_can_be_read(line):
 def test_poses_of_another_dtype_pass_under_autocast(name):
     line = LINES[name]
     with torch.autocast("cpu", torch.bfloat16):
-        pose = line.make()(Capsules(torch.rand(2, *line.children).bfloat16())).parents.pose
+        pose = line.layer()(Capsules(torch.rand(2, *line.children).bfloat16())).parents.pose
     assert pose.isfinite().all()

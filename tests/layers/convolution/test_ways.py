@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tables import beside
 from torchcaps.layers import convolution, use_backend
 from torchcaps.layers.convolution import LargeConv2d, SmallConv2d
 from torchcaps.models import create_model
@@ -25,9 +26,6 @@ class Kind(NamedTuple):
     way: str
     # What a traced or exported graph has none of.
     inside: tuple[str, str]
-    # Options that leave it that way, and those and the shapes that do not.
-    goes: list[dict[str, Any]]
-    stays: list[tuple[dict[str, Any], tuple[int, ...] | None]]
 
 
 KINDS = {
@@ -38,15 +36,6 @@ KINDS = {
         convolution,
         "fourier_convolution",
         ("_Products", "bmm"),
-        [{"stride": 2}, {"padding": 4}, {"stride": (2, 1)}],
-        [
-            ({"stride": 2}, (1, 32, 20, 20)),
-            ({"stride": 2, "groups": 2}, None),
-            ({"dilation": 2}, None),
-            ({"padding": 4, "padding_mode": "reflect"}, None),
-            ({"padding": "same"}, None),
-            ({}, (32, 20, 20)),
-        ],
     ),
     "small": Kind(
         SmallConv2d,
@@ -55,29 +44,9 @@ KINDS = {
         winograd,
         "winograd_convolution",
         ("winograd", "winograd"),
-        [{"padding": padding} for padding in (0, 1, 2)],
-        [
-            *(
-                (options, None)
-                for options in (
-                    {"stride": 2},
-                    {"groups": 2},
-                    {"dilation": 2},
-                    {"padding": 1, "padding_mode": "reflect"},
-                    {"padding": "same"},
-                    {"padding": (0, 1)},
-                    {"padding": 3},
-                    {"sizes": (32, 48, 5)},
-                    {"sizes": (32, 31, 3)},
-                )
-            ),
-            ({"sizes": (31, 48, 3)}, (24, 31, 12, 14)),
-            ({}, (32, 12, 14)),
-            ({}, (2, 32, 12, 14)),
-            ({}, (200, 32, 3, 14)),
-        ],
     ),
 }
+WAYS = beside(__file__, "ways.toml")
 BOTH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
@@ -96,7 +65,7 @@ def cases(part):
         [
             pytest.param(each, case, id=f"{name}-{case}")
             for name, each in KINDS.items()
-            for case in getattr(each, part)
+            for case in WAYS[name][part]
         ],
     )
 
@@ -110,6 +79,7 @@ def ways(kind, convolution, x):
 
 
 def pair(kind, sizes=None, **options):
+    options = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}
     ours, theirs = (each(*(sizes or kind.sizes), **options) for each in (kind.make, nn.Conv2d))
     theirs.load_state_dict(ours.state_dict())
     return ours, theirs
@@ -132,9 +102,8 @@ def test_many_images_go_the_other_way(kind, case, bias):
 
 @cases("stays")
 def test_what_does_not_pay_or_fit_goes_directly(kind, case):
-    options, shape = case
-    ours, theirs = pair(kind, **options)
-    x = torch.rand(shape or kind.images)
+    ours, theirs = pair(kind, **case.get("options", {}))
+    x = torch.rand(case.get("images", kind.images))
     y, count = ways(kind, ours, x)
     assert count == 0
     assert torch.equal(y, theirs(x))
