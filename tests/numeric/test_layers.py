@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from numeric.sizes import SIZES, scaled
+from tables import beside
 from torchcaps.layers import (
     ROUTINGS,
     AttentionCapsules,
@@ -34,42 +35,8 @@ from torchcaps.types import Capsules
 EXACT, LARGEST = torch.float64, torch.finfo(torch.float16).max
 # Of how many random sums of the parents the rounding is looked at: that of one may be small.
 SUMS = 5
-ITERATIONS, SQUASHES = [1, 2, 3], ["hinton", "exp"]
 # Every routing with its parameters, and without where it may lack them.
-OPTIONS = {
-    "distance": {
-        "iterations": ITERATIONS,
-        "scale": ["sample", "batch"],
-        "bias": [False, True],
-        "squash": SQUASHES,
-        "detach": ["none", "votes", "iterations"],
-    },
-    "dynamic": {
-        "iterations": ITERATIONS,
-        "prior": ["zero", "learned"],
-        "bias": [False, True, "odd"],
-        "squash": SQUASHES,
-        "leaky": [False, True],
-        "detach": ["none", "votes", "states", "coupling"],
-    },
-    "em": {
-        "iterations": ITERATIONS,
-        "variant": ["paper", "official", "gritzman"],
-        "compete": ["window", "all"],
-        "lambda_": [0.01, 1.0],
-        "unit_poses": [False, True],
-    },
-    "inverted": {
-        "iterations": ITERATIONS,
-        "layer_norm": [True, False],
-        "scaled": [False, True],
-        "activations": [False, True],
-        "start": ["none", "learned"],
-    },
-    "self_attention": {"prior": ["zero", "learned"]},
-    "self_routing": {},
-    "uniform": {"normalise": ["softmax", "mean"], "bias": [False, True], "squash": SQUASHES},
-}
+OPTIONS = beside(__file__, "options.toml")
 
 
 class Case(NamedTuple):
@@ -300,7 +267,7 @@ def check(made, through, seed):
 
 def test_every_routing_has_options_to_draw_from():
     missing = set(ROUTINGS) - set(OPTIONS)
-    assert not missing, f"OPTIONS of this file has no line for {missing}: it is drawn bare"
+    assert not missing, f"options.toml has no table for {missing}: it is drawn bare"
 
 
 @pytest.mark.slow

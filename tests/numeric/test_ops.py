@@ -8,6 +8,7 @@ gradients grow by the square of the votes with every iteration.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numeric.sizes import SIZES, scaled
+from tables import cases_of
 from torchcaps import ops
 
 # Two samples, which are two windows where EM routing sees windows.
@@ -247,38 +249,10 @@ def test_values_and_gradients_are_finite(name, count):
 
 
 # What thousands of draws found; fewer may miss it.
-FOUND = [
-    # A pose that float16 cannot hold, whose length has a gradient.
-    ("uniform", Case((40, 1, 1), "huge", "i", 0.0, {}, {"squash": "none"}, 0)),
-    # A bias whose gradient overflows float16 in one iteration, but not over all.
-    (
-        "distance-sample",
-        Case(
-            (40, 3, 8),
-            "huge",
-            "",
-            0.0,
-            {"activation": ("i", "subnormal"), "bias": ("jd", "zero")},
-            {"iterations": 3, "squash": "exp"},
-            0,
-        ),
-    ),
-    # A vote so short that one over its length overflows.
-    (
-        "distance-batch",
-        Case(
-            (3, 2, 1),
-            "subnormal",
-            "i",
-            0.0,
-            {"activation": ("i", "subnormal")},
-            {"iterations": 1},
-            1,
-        ),
-    ),
-]
+FOUND = Path(__file__).with_name("found.toml")
 
 
-@pytest.mark.parametrize(("name", "case"), FOUND, ids=[name for name, _ in FOUND])
-def test_cases_that_once_were_not_finite(name, case):
-    check(name, case)
+@pytest.mark.parametrize("found", cases_of(FOUND))
+def test_cases_that_once_were_not_finite(found):
+    drawn = {"identical": "", "dead": 0.0, "parameters": {}, "seed": 0} | found
+    check(drawn.pop("op"), Case(**drawn))
