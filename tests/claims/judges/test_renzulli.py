@@ -5,6 +5,8 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
+from torchcaps_claims.claim import find_claim
+from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.pruned import MATCHED
 
 word = partial(word_of, "rem-q-")
