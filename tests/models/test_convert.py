@@ -1,17 +1,32 @@
 """Weights laid out as public code has them vote as they do there."""
 
+import math
+import re
+from functools import reduce
+
 import pytest
 import torch
 
+from tables import beside
 from torchcaps import create_model
 from torchcaps.models import convert
 from torchcaps.types import Capsules
 
 INVERTED = {"image": (3, 19, 19), "n_classes": 3, "types": 2, "d_pose": 4, "scaled": True}
+NAMES = beside(__file__, "convert.toml")
 
 
 def made(name, **options):
     return create_model(name, **options).eval()
+
+
+def renamed(model, source):
+    """A state of ours under the names of public code."""
+    pairs = NAMES[source].items()
+    return {
+        reduce(lambda name, pair: re.sub(*pair, name), pairs, name): tensor
+        for name, tensor in model.state_dict().items()
+    }
 
 
 def test_dense_matrices_of_apple_vote_as_there():
@@ -44,23 +59,18 @@ def test_windows_of_apple_vote_as_there():
 
 
 def apple_state(model):
-    """Keys and shapes of its CapsModel with the simple backbone, by way of DataParallel."""
-    state = {
-        "module.pre_caps.pre_caps.0.weight": model.backbone[0].weight,
-        "module.pre_caps.pre_caps.0.bias": model.backbone[0].bias,
-        "module.pc_layer.weight": model.primary.projection.weight,
-        "module.nonlinear_act.weight": model.primary.norm.weight,
-        "module.nonlinear_act.bias": model.primary.norm.bias,
-        "module.final_fc.weight": model.head.weight,
-        "module.final_fc.bias": model.head.bias,
-    }
-    for depth, layer in enumerate(model.layers.values()):
-        shape = (3, 3, 2) if layer.window is not None else (layer.n_in,)
-        state[f"module.capsule_layers.{depth}.w"] = torch.randn(*shape, 2, 2, layer.n_out)
-        for name in ("weight", "bias"):
-            norm = getattr(layer.routing.norm, name)
-            state[f"module.capsule_layers.{depth}.nonlinear_act.{name}"] = norm
-    bare = {name.removeprefix("module."): tensor.detach() for name, tensor in state.items()}
+    """Keys and shapes of its CapsModel, by way of DataParallel."""
+    bare = renamed(model, "apple")
+    for depth, (name, layer) in enumerate(model.layers.items()):
+        shape = (layer.n_in,) if layer.window is None else (3, 3, layer.child_grid[2])
+        side = math.isqrt(layer.d_in)
+        like = bare.pop(f"layers.{name}.weight")
+        w = torch.randn(*shape, side, side, layer.n_out, device=like.device)
+        bare[f"capsule_layers.{depth}.w"] = w
+        for part in ("weight", "bias"):
+            norm = bare.pop(f"layers.{name}.routing.norm.{part}")
+            bare[f"capsule_layers.{depth}.nonlinear_act.{part}"] = norm
+    state = {f"module.{name}": tensor for name, tensor in bare.items()}
     assert convert(state, source="apple").keys() == convert(bare, source="apple").keys()
     return bare
 
@@ -69,34 +79,7 @@ def test_names_of_apple_with_the_residual_backbone():
     """Every weight finds its place, and so does the layer before a hundred classes."""
     with torch.device("meta"):
         model = create_model("tsai_inverted_resnet_c100", primary_bias=False)
-    theirs = {}
-    for name, tensor in model.state_dict().items():
-        head, _, rest = name.partition(".")
-        if head == "backbone":
-            block, _, part = rest.partition(".")
-            if int(block) >= 3:
-                stage, number = ("3", int(block) - 3) if int(block) < 6 else ("4", int(block) - 6)
-                for ours, there in (
-                    ("residual.0", "conv1"),
-                    ("residual.1", "bn1"),
-                    ("residual.3", "conv2"),
-                    ("residual.4", "bn2"),
-                ):
-                    part = part.replace(ours, there)
-                rest = f"{stage}.{number}.{part}"
-            theirs[f"pre_caps.pre_caps.{rest}"] = tensor
-    layers = list(model.layers.values())
-    for depth, layer in enumerate(layers):
-        shape = (3, 3, 32) if layer.window is not None else (layer.n_in,)
-        theirs[f"capsule_layers.{depth}.w"] = torch.empty(*shape, 6, 6, layer.n_out, device="meta")
-        for name in ("weight", "bias"):
-            norm = getattr(layer.routing.norm, name)
-            theirs[f"capsule_layers.{depth}.nonlinear_act.{name}"] = norm
-    for there, ours in (("pc_layer", "projection"), ("nonlinear_act", "norm")):
-        for name, tensor in getattr(model.primary, ours).named_parameters():
-            theirs[f"{there}.{name}"] = tensor
-    theirs |= {f"final_fc.{name}": tensor for name, tensor in model.head.named_parameters()}
-    found = convert(theirs, source="apple")
+    found = convert(apple_state(model), source="apple")
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
     assert {name: tensor.shape for name, tensor in found.items()} == expected
 
@@ -110,14 +93,7 @@ def test_matrices_of_rem_vote_as_there(shared):
     h, width, types = layer.child_grid
     grid = (1, 1, 1) if shared else (types, h, width)
     w, bias = torch.randn(*grid, 3, 16, 8), torch.randn(3, 1, 1, 16, 1)
-    state = {
-        "conv1.weight": model.backbone[0].weight,
-        "conv1.bias": model.backbone[0].bias,
-        "primaryCaps.caps_poses.weight": model.primary.projection.weight,
-        "primaryCaps.caps_poses.bias": model.primary.projection.bias,
-        "classCaps.weight": w,
-        "classCaps.routing_bias": bias,
-    }
+    state = renamed(model, "rem") | {"classCaps.weight": w, "classCaps.routing_bias": bias}
     model.load_state_dict(convert(state, source="rem"))
     poses = torch.randn(5, types, h, width, 8)
     there = torch.einsum("bnhwi,nhwmoi->bhwnmo", poses, w.expand(types, h, width, -1, -1, -1))
@@ -129,19 +105,13 @@ def test_matrices_of_rem_vote_as_there(shared):
 def test_names_of_rem_s_gamma():
     model = made("gamma_capsnet", image=(1, 19, 19), n_classes=3)
     own = model.state_dict()
-    state = {
-        "conv1.weight": own["backbone.0.weight"],
-        "conv1.bias": own["backbone.0.bias"],
-        "primaryCaps.caps_poses.weight": own["primary.projection.weight"],
-        "primaryCaps.caps_poses.bias": own["primary.projection.bias"],
+    state = {name: x for name, x in renamed(model, "rem").items() if "running" not in name}
+    state |= {
         "fcCaps.weight": torch.randn(32, 2, 2, 32, 8, 8),
         "fcCaps.routing_bias": torch.randn(32, 1, 1, 8, 1),
         "classCaps.weight": torch.randn(32, 1, 1, 3, 16, 8),
         "classCaps.routing_bias": torch.randn(3, 1, 1, 16, 1),
     }
-    for n, layer in ((1, 0), (2, 2), (3, 4)):
-        for name in ("weight", "bias"):
-            state[f"decoder.fc{n}.{name}"] = own[f"decoder.layers.{layer}.{name}"]
     found = convert(state, source="rem")
     # Distances are measured over the batch there, and no mean of them is stored.
     missing = {f"layers.{name}.routing.running_scale" for name in ("hidden", "classes")}
@@ -151,23 +121,10 @@ def test_names_of_rem_s_gamma():
 
 def test_matrices_of_yl_1993_vote_as_there():
     model = made("matrix_capsnet", image=(1, 17, 17), n_classes=3, sizes="5-2-3-4", norm=True)
-    own = model.state_dict()
-    state = {
-        "conv1.weight": own["backbone.0.weight"],
-        "conv1.bias": own["backbone.0.bias"],
-        "primary_caps.pose.weight": own["primary.projection.weight"],
-        "primary_caps.a.weight": own["primary.activation.weight"],
-    }
-    for name, _ in model.backbone[1].state_dict().items():
-        state[f"bn1.{name}"] = own[f"backbone.1.{name}"]
-    for there, ours in (
-        ("conv_caps1", "conv_1"),
-        ("conv_caps2", "conv_2"),
-        ("class_caps", "classes"),
-    ):
-        state[f"{there}.weights"] = torch.randn(1, *own[f"layers.{ours}.weight"].shape)
-        for beta in ("beta_a", "beta_u"):
-            state[f"{there}.{beta}"] = torch.randn(own[f"layers.{ours}.routing.{beta}"].shape)
+    state = renamed(model, "yl-1993")
+    for name in ("conv_caps1", "conv_caps2", "class_caps"):
+        weights = state[f"{name}.weights"]
+        state[f"{name}.weights"] = torch.randn(1, *weights.shape)
     model.load_state_dict(convert(state, source="yl-1993"))
     # A product x W; the class matrices are repeated over positions, children ordered (h, w, type).
     layer = model.layers["classes"]
@@ -182,26 +139,15 @@ def test_matrices_of_yl_1993_vote_as_there():
 def test_matrices_of_efficient_capsnet_vote_as_there():
     """Keras: kernels [h, w, in, out], W [parent, child, d_in, d_out], layers by their order."""
     model = made("efficient_capsnet", image=(1, 15, 15), n_classes=3)
-    own, state = model.state_dict(), {}
-    for n, (conv, norm) in enumerate(((0, 2), (3, 5), (6, 8), (9, 11))):
-        kernel = own[f"backbone.{conv}.weight"].permute(2, 3, 1, 0)
-        state[f"conv2d_{n + 7}/kernel:0"] = kernel
-        state[f"conv2d_{n + 7}/bias:0"] = own[f"backbone.{conv}.bias"]
-        for there, ours in (
-            ("gamma", "weight"),
-            ("beta", "bias"),
-            ("moving_mean", "running_mean"),
-            ("moving_variance", "running_var"),
-        ):
-            state[f"batch_normalization_{n}/{there}:0"] = own[f"backbone.{norm}.{ours}"]
-    kernel = own["primary.projection.weight"].permute(2, 3, 1, 0)
-    state["primary_caps/conv2d_11/kernel:0"] = kernel
-    state["primary_caps/conv2d_11/bias:0"] = own["primary.projection.bias"]
+    own = model.state_dict()
+    turned = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
+    state = {
+        name: x.permute(turned[x.ndim])
+        for name, x in renamed(model, "efficient").items()
+        if name.endswith(":0")
+    }
     w, b = torch.randn(3, 16, 8, 16), torch.randn(3, 16, 1)
     state |= {"fc_caps/W:0": w, "fc_caps/b:0": b}
-    for n, layer in enumerate((0, 2, 4)):
-        state[f"dense_{n}/kernel:0"] = own[f"decoder.layers.{layer}.weight"].T
-        state[f"dense_{n}/bias:0"] = own[f"decoder.layers.{layer}.bias"]
     found = convert(state, source="efficient")
     assert found.keys() == {name for name in own if not name.endswith("num_batches_tracked")}
     kept = ("layers.classes.weight", "layers.classes.routing.prior")
