@@ -8,18 +8,17 @@ import pytest
 
 
 def beside(file: str, name: str) -> dict[str, Any]:
-    """The tables of a file in the folder of a test."""
+    """Read the tables of a file in the folder of a test."""
     return tomllib.loads(Path(file).with_name(name).read_text(encoding="utf-8"))
 
 
-def cases_of(path: Path) -> list[Any]:
-    """The tables of a file, for parametrize."""
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    return [pytest.param(table, id=name) for name, table in tables.items()]
+def cases_beside(file: str, name: str) -> list[Any]:
+    """Give each of them under its name, for parametrize."""
+    return [pytest.param(table, id=case) for case, table in beside(file, name).items()]
 
 
 def worked_out(value: Any, names: dict[str, Any]) -> Any:
-    """A value of a table with its formulas, which are text, worked out by Python."""
+    """Work out the formulas of a value, which are text; names are what they may speak of."""
     if isinstance(value, str):
         return eval(f"({value})", dict(names))
     if isinstance(value, list):

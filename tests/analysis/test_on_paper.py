@@ -3,12 +3,11 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps import analysis
 from torchcaps.analysis import Thresholds
 from traces import even, network, switching
@@ -45,7 +44,7 @@ def assert_has(found, expected, near, where=""):
         assert found == expected, where
 
 
-@pytest.mark.parametrize("case", cases_of(Path(__file__).with_name("on_paper.toml")))
+@pytest.mark.parametrize("case", cases_beside(__file__, "on_paper.toml"))
 def test_numbers_on_paper(case):
     found = json.loads(measured(case).to_json())
     assert_has(found, worked_out(case["gives"], NAMES), case.get("near", 1e-9))

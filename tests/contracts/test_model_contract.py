@@ -8,7 +8,6 @@ once for all tests of its line.
 import copy
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import torch
 from torch.utils import _pytree
 
 from error_text import text_of
-from tables import cases_of
+from tables import beside
 from torchcaps import Capsules, LayerTrace, Output, create_model, list_models, load, save
 from torchcaps.layers import SelfRouting, use_backend
 from torchcaps.models import MODELS, CapsuleNetwork
@@ -50,10 +49,9 @@ CLASSES = 3
 
 
 def table():
-    for row in sorted(cases_of(Path(__file__).with_name("networks.toml")), key=lambda row: row.id):
-        (said,) = row.values
-        lists = {name: tuple(x) for name, x in said.items() if isinstance(x, list)}
-        yield row.id, Line(**said | lists)
+    for name, said in sorted(beside(__file__, "networks.toml").items()):
+        lists = {key: tuple(x) for key, x in said.items() if isinstance(x, list)}
+        yield name, Line(**said | lists)
 
 
 TABLE = dict(table())

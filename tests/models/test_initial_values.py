@@ -1,12 +1,11 @@
 """Initial weights are those that papers and their code give, worked out here by hand."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps import create_model
 from torchcaps.ops import margin_loss
 
@@ -15,7 +14,7 @@ def he(*fan_in):
     return math.sqrt(2 / math.prod(fan_in))
 
 
-@pytest.mark.parametrize("case", cases_of(Path(__file__).with_name("initial_values.toml")))
+@pytest.mark.parametrize("case", cases_beside(__file__, "initial_values.toml"))
 def test_weights_are_drawn_with_the_deviation_of_their_paper(case):
     torch.manual_seed(0)
     model = create_model(case["model"], **case.get("options", {}))

@@ -1,14 +1,12 @@
 """Networks have as many parameters as sizes.toml says."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps import create_model
 
-SIZES = cases_of(Path(__file__).with_name("sizes.toml"))
+SIZES = cases_beside(__file__, "sizes.toml")
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(x.id, *x.values, id=x.id) for x in SIZES])

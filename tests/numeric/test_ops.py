@@ -8,7 +8,6 @@ gradients grow by the square of the votes with every iteration.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numeric.sizes import SIZES, scaled
-from tables import cases_of
+from tables import cases_beside
 from torchcaps import ops
 
 # Two samples, which are two windows where EM routing sees windows.
@@ -249,10 +248,7 @@ def test_values_and_gradients_are_finite(name, count):
 
 
 # What thousands of draws found; fewer may miss it.
-FOUND = Path(__file__).with_name("found.toml")
-
-
-@pytest.mark.parametrize("found", cases_of(FOUND))
+@pytest.mark.parametrize("found", cases_beside(__file__, "found.toml"))
 def test_cases_that_once_were_not_finite(found):
     drawn = {"identical": "", "dead": 0.0, "parameters": {}, "seed": 0} | found
     check(drawn.pop("op"), Case(**drawn))

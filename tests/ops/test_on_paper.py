@@ -2,17 +2,13 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps import ops
 from torchcaps.types import Capsules, VoteMap
-
-PAPER = Path(__file__).with_name("on_paper.toml")
-LOSSES = Path(__file__).with_name("losses_on_paper.toml")
 
 
 def numbers(value):
@@ -43,7 +39,7 @@ def routed_by(route, tensors, options):
     }
 
 
-@pytest.mark.parametrize("case", cases_of(PAPER))
+@pytest.mark.parametrize("case", cases_beside(__file__, "on_paper.toml"))
 def test_numbers_on_paper(case):
     tensors = {name: numbers(x) for name, x in case["given"].items()}
     if "norm" in tensors:
@@ -60,7 +56,7 @@ def test_numbers_on_paper(case):
             torch.testing.assert_close(x, expected, rtol=0, atol=case.get("near", 1e-7))
 
 
-@pytest.mark.parametrize("case", cases_of(LOSSES))
+@pytest.mark.parametrize("case", cases_beside(__file__, "losses_on_paper.toml"))
 def test_losses_on_paper(case):
     loss, options = getattr(ops, case["op"]), case.get("options", {})
     scores = numbers(case["scores"])

@@ -1,18 +1,15 @@
 """The sentences: networks made by hand must be called what they are, in verdicts.toml."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.errors import TorchcapsError
 from torchcaps.report import Sentence, verdict
 from traces import even, network, switching
-
-VERDICTS = Path(__file__).with_name("verdicts.toml")
 
 
 def all_shares(*shares, n_in=4, images=3):
@@ -40,7 +37,7 @@ def said(couplings, lengths=None, over="parents"):
     return verdict(routing_dynamics(trace), capsule_activity(trace))
 
 
-@pytest.mark.parametrize("case", cases_of(VERDICTS))
+@pytest.mark.parametrize("case", cases_beside(__file__, "verdicts.toml"))
 def test_a_network_is_called_what_it_is(case):
     couplings, lengths = (worked_out(case.get(x, {}), NAMES) for x in ("couplings", "lengths"))
     found = said(couplings, lengths, case.get("normalised_over", "parents"))
