@@ -157,7 +157,7 @@ def test_two_steps_by_any_recipe_are_the_same(preset, how):
     assert_can_be_captured(preset, *how)
 
 
-@pytest.mark.parametrize("preset", FAMILIES)
+@pytest.mark.parametrize("preset", list_models())
 def test_a_step_makes_and_reads_no_tensor_on_a_processor(preset, monkeypatch):
     """A GPU would wait for its copy. The meta device is in its place: beside a tensor on it, one of
     a processor is told at once. What optimisers make is PyTorch's, and has no fused form there."""
