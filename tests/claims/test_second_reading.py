@@ -67,6 +67,7 @@ TOLD = {
     "mitt2023-t1-layer2-dyr": "how many iterations route: ours are 3",
     "mitt2023-t2-layer1-cns": "on what backbone",
     "peer2022-q-depth-rba-nobias": "N(0, 0.1²), as in one version of the authors' public code",
+    "peer2022-t1-em-bias": "λ of EM routing is ours",
     "rem-q-any-pruning": "with 128 channels magnitude raises entropy",
 }
 UNCOUNTED = (
