@@ -19,7 +19,7 @@ from torchcaps.types import Routed, VoteMap
 # Every function NAME_routing, but for 3-D routing: no vote map makes the votes that it takes.
 PLAIN: dict[str, Callable[..., Routed]] = {
     name.removesuffix("_routing"): getattr(routings, name)
-    for name in routings.__all__
+    for name in dir(routings)
     if name.endswith("_routing") and name != "conv3d_routing"
 }
 PLAIN["self_routing"] = PLAIN.pop("self")

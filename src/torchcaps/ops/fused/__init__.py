@@ -4,12 +4,12 @@ stored."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchcaps.ops.fused.distance import distance_routing
-from torchcaps.ops.fused.dynamic import dynamic_routing
-from torchcaps.ops.fused.em import em_routing
-from torchcaps.ops.fused.inverted import inverted_routing
-from torchcaps.ops.fused.self_attention import self_attention_routing
-from torchcaps.ops.fused.uniform import uniform_routing
+from torchcaps.ops.fused.distance import distance_routing as distance_routing
+from torchcaps.ops.fused.dynamic import dynamic_routing as dynamic_routing
+from torchcaps.ops.fused.em import em_routing as em_routing
+from torchcaps.ops.fused.inverted import inverted_routing as inverted_routing
+from torchcaps.ops.fused.self_attention import self_attention_routing as self_attention_routing
+from torchcaps.ops.fused.uniform import uniform_routing as uniform_routing
 from torchcaps.ops.fused.weighted import weighted_sums as weighted_sums
 from torchcaps.ops.routing.inverted import InvertedOptions
 from torchcaps.types import Routed, VoteMap

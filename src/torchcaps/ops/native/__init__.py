@@ -9,8 +9,8 @@ from typing import Any
 
 from torchcaps.ops.native import dynamic, em
 from torchcaps.ops.native.build import available as available
-from torchcaps.ops.native.dynamic import dynamic_routing
-from torchcaps.ops.native.em import em_routing
+from torchcaps.ops.native.dynamic import dynamic_routing as dynamic_routing
+from torchcaps.ops.native.em import em_routing as em_routing
 from torchcaps.types import Routed, VoteMap
 
 ROUTINGS: dict[str, Callable[..., Routed]] = {
