@@ -28,14 +28,17 @@ class Family(NamedTuple):
     network: str
     routing: str
     images: str
-    # Of these two alone; the base does not route, and the first column is compared.
-    variants: Variants
+    study: str
+    # What makes the network one that does not route, and what else both have.
+    even: Mapping[str, Any]
+    where: Mapping[str, Any] = {}
 
-
-def _variants(
-    columns: Sequence[Mapping[str, Any]], where: Mapping[str, Any] = {}, like: str = "", **own: Any
-) -> Variants:
-    return Variants(columns=[Column(**each) for each in columns], where=_fields(where), **own)
+    @property
+    def variants(self) -> Variants:
+        """Of these two alone; the base does not route, and the first column is compared."""
+        gain = [Column("gain in points", "accuracy", is_compared=True)]
+        where = _fields(self.where)
+        return Variants(self.network, self.study, "", [*self.even], gain, self.even, where)
 
 
 def _fields(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,26 +47,19 @@ def _fields(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _studies(texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Variants]:
-    whole: dict[str, dict[str, Any]] = {}
-    for name, own in texts.items():
-        whole[name] = {**(whole[own["like"]] if "like" in own else {}), **own}
-    return {name: _variants(**fields) for name, fields in whole.items()}
-
-
-def _family(
-    network: str,
-    routing: str,
-    images: str,
-    study: str,
-    even: Mapping[str, Any],
-    where: Mapping[str, Any] = {},
-) -> Family:
-    gain = Column("gain in points", "accuracy", is_compared=True)
-    variants = Variants(network, study, "", [*even], [gain], even, _fields(where))
-    return Family(network, routing, images, variants)
+    found: dict[str, Variants] = {}
+    for name, told in texts.items():
+        own = {field: value for field, value in told.items() if field != "like"}
+        if "columns" in own:
+            own["columns"] = [Column(**each) for each in own["columns"]]
+        if "where" in own:
+            own["where"] = _fields(own["where"])
+        like = told.get("like")
+        found[name] = Variants(**own) if like is None else found[like]._replace(**own)
+    return found
 
 
 TEXTS = read_texts("questions")
 QUESTIONS = {name: Question(**fields) for name, fields in TEXTS["questions"].items()}
-FAMILIES = [_family(**row) for row in TEXTS["families"]["of"]]
+FAMILIES = [Family(**row) for row in TEXTS["families"]["of"]]
 STUDIES = _studies(TEXTS["studies"])

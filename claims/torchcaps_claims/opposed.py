@@ -72,8 +72,5 @@ def _gradients(model: nn.Module, recipe: Recipe, batch: Batch, place: int) -> di
     out = as_network(model)(alone.pixels, alone.labels, keep="last")
     loss = torch.stack([*loss_parts(recipe, out, alone, 0).values()]).sum()
     weights = {each.name: each.weight for each in out.trace if each.weight is not None}
-    found = torch.autograd.grad(loss, [*weights.values()], allow_unused=True)
-    return {
-        name: torch.zeros_like(weight) if gradient is None else gradient
-        for (name, weight), gradient in zip(weights.items(), found, strict=True)
-    }
+    found = torch.autograd.grad(loss, [*weights.values()], materialize_grads=True)
+    return dict(zip(weights, found, strict=True))
