@@ -3,6 +3,7 @@ numbers and records. Everything is a function of claims and records."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torchcaps.study.record import Record
@@ -110,12 +111,10 @@ def _seeds(told: Mapping[str, Any], numbers: Numbers) -> str | None:
     """Accuracy of each row, from the lowest seed to the highest."""
     dots = []
     for label, study, chosen in told["rows"]:
-        try:
+        with suppress(NotShown):
             found = numbers.seeds(study, "accuracy", **chosen)
-        except NotShown:
-            continue
-        mean = sum(found) / len(found)
-        dots.append(Dot(f"{label}, n = {len(found)}", mean, found[0], found[-1], number(mean)))
+            mean = sum(found) / len(found)
+            dots.append(Dot(f"{label}, n = {len(found)}", mean, found[0], found[-1], number(mean)))
     return _dots(told, dots)
 
 

@@ -1,6 +1,7 @@
 """The numbers of an answer, out of records: a sentence is only printed where they show it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jinja2
@@ -9,7 +10,7 @@ from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record
 from torchcaps_claims.asked import FAMILIES, STUDIES, Family
 from torchcaps_claims.claim import find_claim
-from torchcaps_claims.variants import NotShown, Rows
+from torchcaps_claims.variants import NotShown, Rows, side_of
 
 # A network that routes beside its twin.
 Pair = tuple[Family, Rows]
@@ -42,33 +43,26 @@ class Numbers:
 
     def said(self, paragraphs: Sequence[str]) -> list[str]:
         """The paragraphs that records show, with their numbers."""
-        words: dict[str, Callable[..., Any]] = {
-            name: getattr(self, name)
-            for name in (
-                *("gain", "open_gains", "mean", "effect", "zero", "seeds", "listed", "printed"),
-            )
-        }
+        words = {name: getattr(self, name) for name in vars(Numbers) if not name.startswith("_")}
         environment = jinja2.Environment(undefined=jinja2.StrictUndefined, finalize=number)
         found = []
         for text in paragraphs:
-            try:
+            with suppress(NotShown):
                 found.append(environment.from_string(text, words).render())
-            except NotShown:
-                continue
         return found
 
     def gain(self, network: str, side: str) -> str:
         """What routing gains in a network, where the joint interval lies on this side of zero."""
         rows = self.pairs.get(network)
         found = gain_of(rows) if rows is not None else None
-        if found is None or _side_of(found) != side:
+        if found is None or side_of(found) != side:
             raise NotShown(f"that routing in {network} gains a number {side} zero")
         return interval(found)
 
     def open_gains(self) -> list[float]:
         """By how many points at most networks differ whose joint interval has both signs."""
         found = filter(None, map(gain_of, self.pairs.values()))
-        return [abs(each.mean) for each in found if _side_of(each) is None]
+        return [abs(each.mean) for each in found if side_of(each) is None]
 
     def mean(self, study: str, column: str, digits: int = 1, **chosen: Any) -> str:
         """The mean of a column over seeds."""
@@ -128,9 +122,3 @@ def interval(found: Interval, digits: int = 1) -> str:
     """A mean with its interval as prose has it."""
     mean, low, high = (number(each, digits) for each in found[:3])
     return mean if found.low == found.high else f"{mean} [{low}, {high}]"
-
-
-def _side_of(found: Interval) -> str | None:
-    if found.low is None or found.high is None:
-        return None
-    return "above" if found.low > 0 else "below" if found.high < 0 else None

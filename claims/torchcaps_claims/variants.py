@@ -134,16 +134,21 @@ class Rows:
 
     def side(self, row: Row, column: Column) -> str | None:
         """ "above" or "below" where the joint interval lies on one side of the line of a column."""
-        found, line = self.joint(row, column), column.line or 0.0
-        if found is None or found.low is None or found.high is None:
-            return None
-        return "above" if found.low > line else "below" if found.high < line else None
+        found = self.joint(row, column)
+        return None if found is None else side_of(found, column.line or 0.0)
 
     def _cell(self, row: Row, column: Column) -> str:
         """Bold where a side is certain."""
         text = in_brackets(self.interval(row, column), row.record.measured)
         has_sides = column.is_compared or column.line is not None
         return f"**{text}**" if has_sides and self.side(row, column) else text
+
+
+def side_of(found: Interval, line: float = 0.0) -> str | None:
+    """ "above" or "below" where an interval lies on one side of a line."""
+    if found.low is None or found.high is None:
+        return None
+    return "above" if found.low > line else "below" if found.high < line else None
 
 
 def in_brackets(found: Interval | None, measured: int) -> str:
