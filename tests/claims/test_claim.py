@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 import torchcaps_claims
+from claims.test_claims import COUNTS
 from error_text import text_of
 from torchcaps_claims import claim as module
 from torchcaps_claims import claims, claims_of_table, find_claim
@@ -15,14 +16,7 @@ from torchcaps_claims.claim import claims_about
 
 def test_every_row_is_read():
     assert len(claims()) == 947
-    counts = Counter(claim.paper for claim in claims())
-    assert counts == {
-        "mitterreiter2023": 85,
-        "peer2022": 73,
-        "gu2021": 184,
-        "tsai2020": 159,
-        "renzulli2025": 446,
-    }
+    assert Counter(claim.paper for claim in claims()) == COUNTS
 
 
 def test_a_row_is_what_its_file_says():
