@@ -66,7 +66,7 @@ def width_of(record: Record) -> int | None:
 
 
 def accuracies_of(record: Record) -> list[float]:
-    """How often each seed is right that was looked at, in percent."""
+    """Read how often each seed is right that was looked at, in percent."""
     return [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
 
 
@@ -167,7 +167,7 @@ def _own_levels(plan: Plan, job: Job) -> str | None:
 
 
 def _numbers(paper: str, kind: str) -> Iterator[tuple[Job, float]]:
-    """What a paper prints of one network each."""
+    """Yield the numbers of a kind that a paper prints of one network each."""
     for claim in claims(paper=paper, kind=kind):
         jobs = plan_of(claim).jobs
         if len(jobs) == 1 and isinstance(claim.value, int | float):

@@ -73,7 +73,8 @@ def apart_of(
 
 
 def known_mean(name: str, values: Tensor) -> dict[str, float]:
-    """The mean of those that are known, and as `NAME_known` their share; alone where none is."""
+    """Take the mean of those that are known, and their share as `NAME_known`; it is alone where
+    none is known."""
     known = values[~values.isnan()]
     share = {f"{name}_known": len(known) / len(values)}
     return {name: float(known.mean()), **share} if len(known) else share

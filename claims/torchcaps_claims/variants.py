@@ -145,7 +145,7 @@ class Rows:
 
 
 def side_of(found: Interval, line: float = 0.0) -> str | None:
-    """ "above" or "below" where an interval lies on one side of a line."""
+    """Say "above" or "below" where an interval lies on one side of a line."""
     if found.low is None or found.high is None:
         return None
     return "above" if found.low > line else "below" if found.high < line else None

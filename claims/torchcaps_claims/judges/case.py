@@ -96,7 +96,7 @@ class Case(Evidence):
     def decided(
         self, ours: Interval, side: Side, threshold: float, *, holds: bool, fails: bool = False
     ) -> StatementVerdict:
-        """By something else than an interval; open of too few seeds, and where it is neither."""
+        """Decide by something other than an interval; too few seeds decide nothing."""
         word: StatementWord = "fails" if fails else "holds" if holds else "undecided"
         return StatementVerdict(
             word if ours.n >= self.least else "undecided", ours, side, threshold

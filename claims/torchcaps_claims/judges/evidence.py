@@ -80,7 +80,7 @@ class Evidence:
         model: str,
         **chosen: Any,
     ) -> Values:
-        """A function of the curve of each seed; seeds of which it is None are left out."""
+        """Take a function of the curve of each seed; seeds of which it is None are left out."""
         curves = self.curves(statistic, model, **chosen)
         found = {seed: function(curve) for seed, curve in curves.items()}
         return Values({seed: value for seed, value in found.items() if value is not None})
@@ -89,10 +89,10 @@ class Evidence:
         """Seeds that diverged, of the system that `values` would take."""
         records = [*self._of(model, chosen)]
         self._counted |= set(map(id, records))
-        lost = [
-            seed.seed for record in records[-1:] for seed in record.seeds if seed.failed is not None
-        ]
-        self._read |= {id(record): record for record in records[-1:] if lost}
+        # The fullest comes last.
+        fullest = records[-1:]
+        lost = {seed.seed for each in fullest for seed in each.seeds if seed.failed is not None}
+        self._read |= {id(each): each for each in fullest if lost}
         return frozenset(lost)
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
@@ -114,7 +114,7 @@ class Evidence:
     def _last(
         self, read: Callable[[Record], Found], model: str, chosen: Mapping[str, Any]
     ) -> Found | None:
-        """What the last of the records has that has anything, after a note of the record."""
+        """Take what the last of the records has that has anything, and note the record."""
         found = [(record, value) for record in self._of(model, chosen) if (value := read(record))]
         if not found:
             return None

@@ -48,8 +48,8 @@ def _values(case: Case, name: str, system: str, **fields: Any) -> Values:
 
 
 def _transfer(case: Case, stops: bool) -> dict[str, Any]:
-    """Networks that stop early, or those that train to the end, which are the same ones in the
-    reduced form."""
+    """Ask for networks that stop early, or for those that train to the end, which are the same
+    ones in the reduced form."""
     return {"data": "expanded-mnist", "stop_at": STOP if stops and not case.is_reduced else None}
 
 

@@ -93,7 +93,7 @@ judge_each(
 
 
 def _behind(case: Case, data: str) -> Values:
-    """By how much the best capsule network trails the plain one. Each set has a best one of its
+    """Say by how much the best capsule network trails the plain one. Each set has a best one of its
     own, which can only bring it nearer."""
     plain = case.values("accuracy", "convnet_avg", data=data)
     grid = case.systems("accuracy", GRID, data=data, routing="dynamic")

@@ -166,8 +166,8 @@ def _elsewhere(case: Case, beginning: str) -> list[Values]:
 
 
 def _lowest(case: Case, models: Mapping[str, str]) -> list[Cell]:
-    """How much lower the entropy of one family is than that of each of the others, on every set,
-    with and without pruning."""
+    """Compare the entropy of one family with that of each of the others, on every set, with and
+    without pruning."""
     return [
         Cell(_on_grid(case, "entropy", data, other, **pruned), against=lowest)
         for data, model in models.items()
