@@ -40,7 +40,8 @@ def list_claims(
         print(json.dumps(rows))
         return
     for row in rows:
-        print(f"{row['id']}  {row['status']}{_why(row['word'])}  {row['says']}")
+        why = "" if row["word"] is None else f" ({row['word']})"
+        print(f"{row['id']}  {row['status']}{why}  {row['says']}")
 
 
 @app.command("table")
@@ -123,7 +124,3 @@ def _tell_missing(evidence: Path) -> None:
             ),
             file=sys.stderr,
         )
-
-
-def _why(word: str | None) -> str:
-    return "" if word is None else f" ({word})"

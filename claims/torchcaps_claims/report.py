@@ -20,6 +20,12 @@ from torchcaps_claims.verdict import NumberVerdict
 
 # Open claims wait for a run; nothing that we could run decides the last ones.
 GROUPS = ("stands", "falls", "undecided", "open", "never")
+GROUP_OF = {
+    **dict.fromkeys(STANDS, "stands"),
+    **dict.fromkeys(FALLS, "falls"),
+    **dict.fromkeys(LEFT_OPEN, "undecided"),
+    **dict.fromkeys((*NEVER, "by definition"), "never"),
+}
 # What is decided comes first, and of that what falls.
 ORDER = ("falls", "stands", "undecided", "open", "never")
 # Beyond the ends of what a picture shows, in shares of it.
@@ -71,13 +77,7 @@ def render_claims(
 
 def group_of(each: Result) -> str:
     """What its status comes to."""
-    if each.status in STANDS:
-        return "stands"
-    if each.status in FALLS:
-        return "falls"
-    if each.status in LEFT_OPEN:
-        return "undecided"
-    return "never" if each.status in (*NEVER, "by definition") else "open"
+    return GROUP_OF.get(each.status, "open")
 
 
 def places(printed: float, tolerance: float, found: Interval) -> dict[str, float]:

@@ -104,7 +104,7 @@ judge_each(
 
 
 def _gaps_of_routings(case: Case) -> list[Cell]:
-    """Compare neighbours, which are eight differences, and two gaps on ten and a hundred classes."""
+    """Compare neighbours, eight differences, and two gaps on ten and on a hundred classes."""
     cells = []
     for backbone in BACKBONES:
         of = {(r, n): _cifar(case, r, n, backbone) for r in ROUTINGS for n in CLASSES}
