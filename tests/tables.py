@@ -26,3 +26,16 @@ def worked_out(value: Any, names: dict[str, Any]) -> Any:
     if isinstance(value, dict):
         return {name: worked_out(each, names) for name, each in value.items()}
     return value
+
+
+def rows_beside(file: str, name: str) -> dict[str, Any]:
+    """The rows of cases of a file in the folder of a test, by test; "none" stands for None."""
+    return {title: _with_nones(tables) for title, tables in beside(file, name).items()}
+
+
+def _with_nones(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_nones(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_nones(each) for each in value]
+    return None if value == "none" else value

@@ -9,9 +9,12 @@ import pytest
 import torchcaps_claims
 from claims.test_claims import COUNTS
 from error_text import text_of
+from tables import rows_beside
 from torchcaps_claims import claim as module
 from torchcaps_claims import claims, claims_of_table, find_claim
 from torchcaps_claims.claim import claims_about
+
+CASES = rows_beside(__file__, "cases.toml")["claim"]
 
 
 def test_every_row_is_read():
@@ -52,13 +55,7 @@ def test_claims_are_found_by_their_paper_or_their_id():
 
 
 @pytest.mark.parametrize(
-    ("what", "middle"),
-    [
-        ("Peer", "did you mean 'peer2022'? known: "),
-        ("gu2021-t1-capsnet-affnst", "did you mean 'gu2021-t1-capsnet-affnist'? known: "),
-        # Not the first claims of the alphabet.
-        ("nosuch", "papers are mitterreiter2023, peer2022, gu2021, tsai2020, renzulli2025. `"),
-    ],
+    ("what", "middle"), CASES["an_unknown_paper_or_claim_is_told_the_papers_or_the_nearest"]
 )
 def test_an_unknown_paper_or_claim_is_told_the_papers_or_the_nearest(what, middle):
     said = text_of(lambda: claims_about(what))

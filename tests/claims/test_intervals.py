@@ -6,7 +6,10 @@ import statistics
 import pytest
 
 from error_text import text_of
+from tables import rows_beside
 from torchcaps_claims.intervals import difference_interval, share_bounds, variance_ratio_interval
+
+CASES = rows_beside(__file__, "cases.toml")["intervals"]
 
 
 def test_the_difference_of_two_groups_by_hand():
@@ -39,17 +42,7 @@ def test_welch_knows_no_unit(scale):
     assert [x / scale for x in found[:3]] == pytest.approx(usual[:3], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("hits", "n", "expected"),
-    [
-        # As tables of binomial limits print them, four decimals.
-        (0, 10, (0.0, 0.3085)),
-        (1, 10, (0.0025, 0.4450)),
-        (5, 10, (0.1871, 0.8129)),
-        (10, 10, (0.6915, 1.0)),
-        (0, 0, (0.0, 1.0)),
-    ],
-)
+@pytest.mark.parametrize(("hits", "n", "expected"), CASES["bounds_of_a_share"])
 def test_bounds_of_a_share(hits, n, expected):
     assert share_bounds(hits, n) == pytest.approx(expected, abs=5e-5)
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from tables import rows_beside
 from torchcaps.data import Batch
 from torchcaps.models import create_model
 from torchcaps.train.loss import loss_parts
@@ -27,6 +28,8 @@ from torchcaps_claims.plans.rows import rows_of
 from torchcaps_claims.pruned import WAYS
 from torchcaps_claims.setups import SETUPS, setups_in
 from torchcaps_claims.statistics import STATISTICS
+
+CASES = rows_beside(__file__, "cases.toml")["map"]
 
 ROOT = Path(__file__).parents[2]
 PLANS = [plan_of(claim) for claim in claims()]
@@ -311,15 +314,7 @@ def test_the_reduced_form_of_gu_stops_nowhere():
     assert stops.smaller().recipe().stop_at is None
 
 
-@pytest.mark.parametrize(
-    ("name", "is_open"),
-    [
-        ("rem-t9-eff-capsnet-q-entropy", True),
-        ("rem-t9-eff-capsnet-acc", False),  # not quantised
-        ("rem-t9-dr-capsnet-q-entropy", False),
-        ("rem-t3-eff-capsnet-q-azimuth-novel-entropy", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "is_open"), CASES["levels_that_a_paper_does_not_name_are_told"])
 def test_levels_that_a_paper_does_not_name_are_told(name, is_open):
     """[renzulli2025] App. B.3: of Efficient-CapsNet it names those on smallNORB alone."""
     said = plan_of(find_claim(name)).left_open

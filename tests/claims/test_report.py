@@ -9,10 +9,13 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from error_text import text_of
+from tables import rows_beside
 from torchcaps.study import read_records
 from torchcaps.study.intervals import Interval
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.report import GROUPS, group_of, places, render_claims, write_claims_report
+
+CASES = rows_beside(__file__, "cases.toml")["report"]
 
 EVIDENCE = Path(__file__).parents[2] / "evidence"
 # The axis goes from 30 to 60, and 8 % of that further on either side.
@@ -33,15 +36,7 @@ ROW = {
 OPEN = {"status": "not run", "group": "open", "records": {}, "ours": "", "at": None}
 
 
-@pytest.mark.parametrize(
-    ("claim", "group"),
-    [
-        ("peer2022-lemma-1", "stands"),
-        ("mitt2023-theorem-1-magnitude-remark", "falls"),
-        ("gu2021-t1-ge-capsnet-mnist", "never"),
-        ("gu2021-t1-capsnet-affnist", "open"),
-    ],
-)
+@pytest.mark.parametrize(("claim", "group"), CASES["what_a_status_comes_to"])
 def test_what_a_status_comes_to(claim, group):
     records = read_records(EVIDENCE, study="mitterreiter2023/tests")
     records |= read_records(EVIDENCE, study="peer2022/tests")

@@ -8,11 +8,14 @@ from made_records import made as made_of
 from made_records import of_job
 from made_records import record as small
 from made_records import result_by as result
+from tables import rows_beside
 from torchcaps.study import Seed, make_record
 from torchcaps_claims import find_claim, plan_of, results
 from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.pages import protocol
 from torchcaps_claims.result import values_of
+
+CASES = rows_beside(__file__, "cases.toml")["result"]
 
 SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
 
@@ -81,15 +84,7 @@ BEST = "rem-text-max-elev-novel"  # 86.99
 
 
 @pytest.mark.parametrize(
-    ("right", "status"),
-    [
-        ([80.0, 81.0, 82.0, 83.0, 86.5], "reproduced"),
-        ([80.0, 81.0, 82.0, 83.0, 83.5], "worse"),
-        ([80.0, 81.0, 82.0, 83.0, 91.0], "better"),
-        # The best of fewer seeds is no best of five, and a sixth seed is not the paper's.
-        ([80.0, 81.0, 82.0, 86.5], "undecided"),
-        ([80.0, 81.0, 82.0, 83.0, 83.5, 86.5], "worse"),
-    ],
+    ("right", "status"), CASES["a_number_of_the_best_seed_is_judged_by_the_best_of_as_many"]
 )
 def test_a_number_of_the_best_seed_is_judged_by_the_best_of_as_many(right, status):
     (job,) = plan_of(find_claim(BEST)).jobs
@@ -195,17 +190,7 @@ def test_a_record_of_the_same_networks_counts_too():
     assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
 
 
-@pytest.mark.parametrize(
-    ("claim", "number", "status"),
-    [
-        ("peer2022-lemma-1", 1.0, "holds"),
-        ("peer2022-s42-em-bias", -1.0, "fails"),
-        ("rem-eq-6-ideal", 1.0, "by definition"),
-        ("rem-t9-eff-capsnet-params", 0.161824, "reproduced"),
-        ("rem-t9-eff-capsnet-params", 0.261824, "worse"),
-        ("rem-t9-eff-capsnet-params", 0.061824, "better"),
-    ],
-)
+@pytest.mark.parametrize(("claim", "number", "status"), CASES["what_tests_show"])
 def test_what_tests_show(claim, number, status):
     seeds = (Seed(seed=0, values={claim: number}, wall_seconds=1),)
     found = result(claim, record(SIGN, "x", [1.0], claims=(claim,), seeds=seeds))

@@ -6,31 +6,20 @@ from pathlib import Path
 import pytest
 
 from error_text import text_of
+from tables import rows_beside
 from torchcaps.data import SOURCES, load
 from torchcaps.data.registry import SETS, data_set
 from torchcaps_claims import claims
 from torchcaps_claims.sets import sets_in
 
+CASES = rows_beside(__file__, "cases.toml")["sets"]
+
 HERE = ("cifar10", "cifar100", "expanded-mnist", "fashion-mnist", "mnist", "multi-mnist")
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("MNIST, Fashion-MNIST", ("mnist", "fashion-mnist")),
-        ("F-MNIST", ("fashion-mnist",)),
-        ("DiverseMultiMNIST", ("diverse-multi-mnist",)),
-        ("MultiMNIST 6M", ("multi-mnist-100",)),
-        ("expanded MNIST", ("expanded-mnist",)),
-        ("CIFAR-10, CIFAR-100", ("cifar10", "cifar100")),
-        ("CIFAR-10 (SVHN)", ("cifar10", "svhn")),
-        ("smallNORB", ("smallnorb-elevation", "smallnorb-azimuth")),
-        ("AffNIST (official test set; generator otherwise, then reduced)", ("affnist",)),
-        ("random inputs", ()),
-    ],
-)
+@pytest.mark.parametrize(("text", "names"), CASES["sets_are_found_in_words"])
 def test_sets_are_found_in_words(text, names):
-    assert sets_in(text) == names
+    assert sets_in(text) == tuple(names)
 
 
 def test_every_number_names_sets_that_are_known():

@@ -6,6 +6,7 @@ import pytest
 
 from error_text import text_of
 from made_records import made
+from tables import rows_beside
 from torchcaps.study import write_record
 from torchcaps_claims import find_claim, plan_of, results, verdict
 from torchcaps_claims.verdict import (
@@ -15,6 +16,8 @@ from torchcaps_claims.verdict import (
     judge_statistic,
     tolerance_of,
 )
+
+CASES = rows_beside(__file__, "cases.toml")["verdict"]
 
 AFFNIST = find_claim("gu2021-t1-capsnet-affnist")  # 79 %, no deviation printed
 
@@ -45,23 +48,7 @@ def test_tolerances(claim, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("name", "tolerance"),
-    [
-        # No length is above one, and no sum of sixteen above sixteen: a quarter of what is missing.
-        ("mitt2023-t2-layer1-cnm", 0.0125),
-        ("mitt2023-t2-layer1-cns", 0.1875),
-        ("mitt2023-t1-layer2-capsules-alive", 0.275),
-        # No less than the last digit that is printed.
-        ("mitt2023-t2-layer1-cas", 0.5),
-        # A tenth is less.
-        ("mitt2023-t2-layer2-cnm", 0.032),
-        ("mitt2023-t2-layer4-cas", 0.351),
-        ("mitt2023-t2-layer5-cas", 0.305),
-        ("mitt2023-t2-layer4-cdr", 0.063),
-        ("mitt2023-text-dead-layer4", 6.3),
-        # No bound is known.
-        ("mitt2023-t1-layer1-dyr", 0.03),
-    ],
+    ("name", "tolerance"), CASES["what_nearly_all_of_a_bound_would_let_through"]
 )
 def test_what_nearly_all_of_a_bound_would_let_through(name, tolerance):
     assert tolerance_of(find_claim(name)) == pytest.approx(tolerance)
@@ -81,30 +68,7 @@ def test_what_a_test_finds_decides_and_not_what_somebody_expected(expected):
     assert words == ["holds", "undecided", "fails"]
 
 
-@pytest.mark.parametrize(
-    ("values", "word"),
-    [
-        # 1.25 times 21 errors are 26.25, and 0.75 times are 15.75: from 73.75 to 84.25.
-        ([78.9, 79.0, 79.1], "reproduced"),
-        ([84.1, 84.2, 84.3], "reproduced"),
-        # The ends belong to it.
-        ([84.25, 84.25, 84.25], "reproduced"),
-        # [84.05, 84.55] crosses 84.25, its mean is beyond, and the error of the mean is 0.06.
-        ([84.2, 84.3, 84.4], "undecided"),
-        # [84.35, 84.85] is beyond 84.25.
-        ([84.5, 84.6, 84.7], "better"),
-        ([73.3, 73.4, 73.5], "worse"),
-        # A standard error of 2.89, twice which reaches from 73 to 78.8, and one of 3.46 to 79.9.
-        ([68.0, 73.0, 78.0], "undecided"),
-        ([67.0, 73.0, 79.0], "reproduced"),
-        # One of 5.77 is larger than the tolerance.
-        ([69.0, 79.0, 89.0], "undecided"),
-        # Two seeds decide nothing, however near they are.
-        ([79.0, 79.0], "undecided"),
-        ([79.0], "undecided"),
-        ([79.0, 79.0, 79.0], "reproduced"),
-    ],
-)
+@pytest.mark.parametrize(("values", "word"), CASES["numbers"])
 def test_numbers(values, word):
     assert judge(AFFNIST, values).word == word
 
@@ -141,18 +105,7 @@ def test_six_seeds_on_one_side_decide_what_a_skew_interval_does_not():
     assert judge(of(99.7), [*skew, 99.7]).word == "undecided"
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "is_so"),
-    [
-        # 1.25 times 0.8 errors.
-        ([99.0], True),
-        ([98.99], False),
-        ([100.0], True),
-        # Its mean lies 0.3 below the printed one, which is less than two errors of 0.173.
-        ([98.6, 99.2, 98.9], True),
-        ([98.9, 98.9, 98.9], False),
-    ],
-)
+@pytest.mark.parametrize(("accuracies", "is_so"), CASES["what_is_as_right_as_printed"])
 def test_what_is_as_right_as_printed(accuracies, is_so):
     assert verdict.is_as_right(accuracies, 99.2) == is_so
 
@@ -198,22 +151,7 @@ def test_what_is_no_number_is_refused(name):
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "side", "threshold", "word"),
-    [
-        ([1.0, 1.1, 1.2], "greater", 0.0, "holds"),
-        ([1.0, 1.1, 1.2], "less", 0.0, "fails"),
-        ([-1.0, -1.1, -1.2], "greater", 0.0, "fails"),
-        # [-1.48, 3.48]
-        ([0.0, 1.0, 2.0], "greater", 0.0, "undecided"),
-        ([0.0, 1.0, 2.0], "greater", -2.0, "holds"),
-        ([0.0, 1.0, 2.0], "within", 4.0, "holds"),
-        ([0.0, 1.0, 2.0], "within", 2.0, "undecided"),
-        ([-5.0, -5.0, -5.0], "within", 2.0, "fails"),
-        ([0.0, 0.0, 0.0], "within", 0.0, "holds"),
-        ([0.0, 0.0, 0.0], "greater", 0.0, "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("values", "side", "threshold", "word"), CASES["statements"])
 def test_statements(values, side, threshold, word):
     found = judge_statistic(values, side=side, threshold=threshold, n_seeds_min=3)
     assert found.word == word
@@ -253,35 +191,11 @@ def test_errors_say_what_to_mend():
     )
 
 
-@pytest.mark.parametrize(
-    ("steps", "word"),
-    [
-        # Within a tenth of the printed 1,000, and any number above it.
-        ([950, 955, 960], "reproduced"),
-        ([2990, 3000, 3010], "reproduced"),
-        ([890, 910, 930], "reproduced"),  # by two errors of 11.5
-        ([870, 875, 910], "undecided"),
-        ([500, 505, 510], "better"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "word"), CASES["a_number_that_is_printed_as_a_bound"])
 def test_a_number_that_is_printed_as_a_bound(steps, word):
     assert judge(find_claim("peer2022-text-em-nobias-start"), steps).word == word
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "word"),
-    [
-        # Printed 7.5M.
-        ("gu2021-t1-aff-capsnet-params", 7.45, "reproduced"),
-        ("gu2021-t1-aff-capsnet-params", 7.578688, "reproduced"),  # cut off
-        ("gu2021-t1-aff-capsnet-params", 7.6, "worse"),
-        ("gu2021-t1-aff-capsnet-params", 7.44, "better"),
-        # 1.70M, whose zero JSON drops: no kernel has that size.
-        ("gu2021-t3-convnet-avg-k5-params", 1.647882, "better"),
-        # 5.30M in Table 3 and 5.3M in Table 1.
-        ("gu2021-t3-convnet-avg-k9-params", 5.332234, "worse"),
-        ("gu2021-t1-convnet-avg-params", 5.332234, "reproduced"),
-    ],
-)
+@pytest.mark.parametrize(("name", "count", "word"), CASES["a_count_must_meet_every_printed_digit"])
 def test_a_count_must_meet_every_printed_digit(name, count, word):
     assert judge_count(find_claim(name), count).word == word

@@ -6,10 +6,13 @@ With five seeds and the deviation s, half the 90 % interval is 0.9534 s and half
 
 import pytest
 
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges.case import JUDGES, Case, confirming, joined, judge, open_if
 from torchcaps_claims.judges.values import Cell, Values, mean_of, most, rises, slopes
 from torchcaps_claims.verdict import StatementVerdict
+
+CASES = rows_beside(__file__, "cases.toml")["case"]
 
 # Of five seeds.
 CASE = Case(find_claim("gu2021-q-margin-beats-bce"), [])
@@ -21,17 +24,7 @@ def around(mean, spread=1.0):
     return Values({seed: mean + unit * step for seed, step in enumerate((-2, -1, 0, 1, 2))})
 
 
-@pytest.mark.parametrize(
-    ("mean", "one_sided", "word"),
-    [
-        (0.96, True, "holds"),
-        (0.95, True, "undecided"),
-        (0.96, False, "undecided"),
-        (1.25, False, "holds"),
-        (-1.23, True, "undecided"),
-        (-1.25, True, "fails"),
-    ],
-)
+@pytest.mark.parametrize(("mean", "one_sided", "word"), CASES["one_cell"])
 def test_one_cell(mean, one_sided, word):
     test = CASE.each if one_sided else CASE.bound
     assert test(around(mean)).word == word

@@ -5,8 +5,11 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
+
+CASES = rows_beside(__file__, "cases.toml")["gu"]
 
 word = partial(word_of, "gu2021-q-")
 
@@ -106,16 +109,7 @@ def test_the_margin_loss_costs_robustness(entropy, expected):
 
 @pytest.mark.parametrize(
     ("without", "whole", "expected"),
-    [
-        # Training accuracy is that of a thousand images in the last epoch, where one has no other.
-        ({"affine": 85.0, "sample": 0.95}, None, "holds"),
-        ({"affine": 93.0, "sample": 0.95}, None, "fails"),
-        ({"affine": 85.0, "sample": 0.995}, None, "fails"),
-        ({"affine": 85.0, "sample": None}, None, None),
-        ({"affine": 85.0, "sample": 0.995}, (99.0, 95.0), "holds"),
-        # The two are not compared with each other.
-        ({"affine": 85.0, "sample": 0.95}, (None, 99.9), "holds"),
-    ],
+    CASES["squash_helps_moved_digits_and_those_that_were_trained_on"],
 )
 def test_squash_helps_moved_digits_and_those_that_were_trained_on(without, whole, expected):
     fitted = whole or (None, None)

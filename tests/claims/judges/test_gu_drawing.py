@@ -5,8 +5,11 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
+
+CASES = rows_beside(__file__, "cases.toml")["gu_drawing"]
 
 word = partial(word_of, "gu2021-q-")
 
@@ -37,14 +40,7 @@ def drawn(model, change, **options):
     return record(model, "mnist", values={"change.0.2": change}, **options)
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ([0.060, 0.061, 0.062, 0.061, 0.060], "holds"),
-        ([0.040, 0.060, 0.080, 0.050, 0.070], "undecided"),
-        ([0.030, 0.031, 0.032, 0.031, 0.030], "fails"),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), CASES["a_drawing_changes_five_times_as_far"])
 def test_a_drawing_changes_five_times_as_far(change, expected):
     plain = drawn("gu_convnet_r", [0.01] * 5)
     assert word("perturbation-range", drawn("gu_capsnet", change), plain) == expected

@@ -5,9 +5,12 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.viewpoint import STRENGTHS
+
+CASES = rows_beside(__file__, "cases.toml")["mitterreiter"]
 
 word = partial(word_of, "mitt2023-q-")
 
@@ -28,46 +31,13 @@ def net(numbers, *, seeds=5, right=(98.0,) * 5, **options):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "numbers", "expected"),
-    [
-        # Table 1 of the paper prints dyr of 0.25 and 0.30; by dyr, however many targets live.
-        ("routing-almost-static", {"dyr.2": 0.14, "dyr.3": 0.1, "dys.2": 2.24}, "holds"),
-        ("routing-almost-static", {"dyr.2": 0.35, "dyr.3": 0.4, "dys.2": 1.24}, "fails"),
-        ("routing-almost-static", {"dyr.2": 0.14, "dyr.3": 0.4}, "undecided"),
-        # A sentence with if, whose premise is true, or false.
-        ("active-less-than-classes", {"cas.4": 7.0}, "undecided"),
-        ("active-less-than-classes", {"cas.4": 11.0}, "undecided"),
-        ("primecaps-always-active", {"car.1": 0.5}, "fails"),
-        # Older records have no other threshold.
-        ("primecaps-always-active", {"car.1": 1.5}, "undecided"),
-        ("primecaps-always-active", {"car.1": 1.5, "car_twice.1": 1.4}, "holds"),
-        ("primecaps-always-active", {"car.1": 1.5, "car_twice.1": 0.5}, "undecided"),
-        ("primecaps-always-active", {"car.1": 0.5, "car_twice.1": 0.5}, "fails"),
-        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 6}, "holds"),
-        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 9}, "fails"),
-        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8}, None),
-        ("cns-declines", {"cns.1": 9, "cns.2": 7, "cns.3": 5, "cns.4": 4, "cns.5": 2}, "holds"),
-        ("cns-declines", {"cns.1": 9, "cns.2": 7, "cns.3": 5, "cns.4": 4, "cns.5": 8}, "fails"),
-        ("dead-increase-with-depth", {"cdr.1": 0, "cdr.2": 1, "cdr.3": 2, "cdr.4": 3}, "holds"),
-        ("dead-increase-with-depth", {"cdr.1": 0, "cdr.2": 3, "cdr.3": 2, "cdr.4": 4}, "fails"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "numbers", "expected"), CASES["one_network"])
 def test_one_network(name, numbers, expected):
     assert word(name, net(numbers)) == expected
 
 
 @pytest.mark.parametrize(
-    ("lengths", "rates", "expected"),
-    [
-        # At most 0.5 % of lengths with this mean are below 0.2.
-        ([0.996] * 5, [], "holds"),
-        # At most 2.5 %.
-        ([0.98] * 5, [], "undecided"),
-        # Of those that were measured it is known.
-        ([0.98] * 4 + [0.996], [1.0] * 4, "holds"),
-        ([0.98] * 5, [1.0] * 4, "undecided"),
-    ],
+    ("lengths", "rates", "expected"), CASES["the_mean_length_tells_how_many_are_active_at_least"]
 )
 def test_the_mean_length_tells_how_many_are_active_at_least(lengths, rates, expected):
     """The row sweeps the threshold up to 0.2, and seeds may have been measured at 0.1 alone."""
@@ -136,15 +106,7 @@ def test_the_last_routing_is_more_dynamic_by_rate():
     assert word("last-layer-more-dynamic", net({**rate, "dyr.4": 0.1})) == "fails"
 
 
-@pytest.mark.parametrize(
-    ("dead", "expected"),
-    [
-        ([0] * 5, "holds"),
-        ([0] * 4, "undecided"),
-        ([0, 0, 0, 1, 1], "undecided"),
-        ([0, 0, 1, 1, 1], "fails"),
-    ],
-)
+@pytest.mark.parametrize(("dead", "expected"), CASES["no_class_is_dead"])
 def test_no_class_is_dead(dead, expected):
     values = {f"cds.5@{IMAGES}": dead, f"cds.4@{IMAGES}": [0, 0, 1, 7, 0][: len(dead)]}
     found = record(NET, "expanded-mnist", values=values)
@@ -328,21 +290,7 @@ def dying(dead, revived, *, seeds=5, layer="hidden_3"):
     return record(NET, "expanded-mnist", values=values, curves=curves, reduced="seven epochs")
 
 
-@pytest.mark.parametrize(
-    ("dead", "revived", "seeds", "expected"),
-    [
-        # None of 5 × 80 deaths before the last epoch: at most 1 − 0.025^(1/400) = 0.92 %.
-        ((40, 40, 40), (0, 0, 0), 5, "holds"),
-        # None of 5 × 72: at most 1.02 %.
-        ((36, 36, 36), (0, 0, 0), 5, "undecided"),
-        ((40, 40, 40), (0, 0, 0), 4, "undecided"),
-        # 10 of 400 are 2.5 %, at least 1.2 %; 5 of 400 may be 0.4 % as well as 2.9 %.
-        ((40, 39, 39), (0, 1, 1), 5, "fails"),
-        ((40, 40, 39), (0, 0, 1), 5, "undecided"),
-        # Nobody was dead.
-        ((0, 0, 0), (0, 0, 0), 5, "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("dead", "revived", "seeds", "expected"), CASES["dead_capsules_stay_dead"])
 def test_dead_capsules_stay_dead(dead, revived, seeds, expected):
     found = judge_statement(
         find_claim("mitt2023-q-dead-never-revives"), [dying(dead, revived, seeds=seeds)]

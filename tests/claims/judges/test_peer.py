@@ -4,10 +4,13 @@ import pytest
 
 from made_records import made
 from made_records import record as of_epochs
+from tables import rows_beside
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.pages import ours
+
+CASES = rows_beside(__file__, "cases.toml")["peer"]
 
 SIGN = "accuracy@sign/train"
 NEVER, WITH_BIAS = "peer2022-q-sign-not-learnable", "peer2022-q-sign-learnable-with-bias"
@@ -31,15 +34,7 @@ def word(claim, records):
     return None if found is None else found.word
 
 
-@pytest.mark.parametrize(
-    ("dynamic", "em", "expected"),
-    [
-        ([50.0] * 5, [50.0] * 5, "holds"),
-        ([50.0] * 5, [50.0] * 4, "undecided"),
-        ([50.0] * 5, [50.0] * 4 + [50.005], "fails"),
-        ([50.0] * 5, [], None),
-    ],
-)
+@pytest.mark.parametrize(("dynamic", "em", "expected"), CASES["exactly_one_half_of_the_signs"])
 def test_exactly_one_half_of_the_signs(dynamic, em, expected):
     records = both(dynamic, em) if em else both(dynamic, [1.0])[:1]
     assert word(NEVER, records) == expected

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from made_records import record
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
+
+CASES = rows_beside(__file__, "cases.toml")["peer_curves"]
 
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 BIAS = {DYNAMIC: ("none", "added"), EM: (False, True)}
@@ -46,18 +49,7 @@ def judged(without, with_bias, *, of_two=((9, 8, 9, 8, 9), (5, 5, 5, 5, 5))):
 
 
 @pytest.mark.parametrize(
-    ("without", "with_bias", "expected"),
-    [
-        ((20, 21, 20, 22, 20), (5, 5, 6, 5, 5), "holds"),
-        ((5, 5, 6, 5, 5), (20, 21, 20, 22, 20), "fails"),
-        # In the same epoch, which may be sooner or later.
-        ((5, 5, 5, 5, 5), (5, 5, 5, 5, 5), "undecided"),
-        ((20, 21, 20, 22), (5, 5, 6, 5), "undecided"),
-        # In the last epoch at the soonest.
-        ((None,) * 5, (5, 5, 6, 5, 5), "holds"),
-        # A seed in which neither gets there says nothing, and four are too few.
-        ((20, 21, 20, 22, None), (5, 5, 6, 5, None), "undecided"),
-    ],
+    ("without", "with_bias", "expected"), CASES["a_bias_is_faster_in_every_network"]
 )
 def test_a_bias_is_faster_in_every_network(without, with_bias, expected):
     assert judged(without, with_bias).word == expected

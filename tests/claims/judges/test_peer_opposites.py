@@ -3,8 +3,11 @@
 import pytest
 
 from made_records import record
+from tables import rows_beside
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
+
+CASES = rows_beside(__file__, "cases.toml")["peer_opposites"]
 
 NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)
 SHIELDS = "peer2022-q-relu-shields-first-layer"
@@ -36,20 +39,7 @@ def without_relu(accuracy, *, bias):
     return record("capsnet", "mnist", values=values, bias=bias)
 
 
-@pytest.mark.parametrize(
-    ("gain", "shares", "expected"),
-    [
-        (0.1, {}, "holds"),
-        # 0.29 ± 0.015 by two one-sided tests.
-        (0.29, {}, "undecided"),
-        (0.5, {}, "fails"),
-        # A bias that costs accuracy is not what the statement denies.
-        (-0.5, {}, "undecided"),
-        (0.1, {"negative": 1e-9}, "undecided"),
-        (0.1, {"share": 1e-9}, "undecided"),
-        (0.1, {"seeds": 4}, "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("gain", "shares", "expected"), CASES["a_relu_shields_the_first_layer"])
 def test_a_relu_shields_the_first_layer(gain, shares, expected):
     records = [capsnet(99.0, bias=False), capsnet(99.0 + gain, bias=True, **shares)]
     # Without the ReLU a bias is needed.
@@ -160,20 +150,7 @@ def test_a_hypothesis_that_one_routing_bears_out_is_open():
     assert judge_statement(find_claim(CANCELS), nets).word == "fails"
 
 
-@pytest.mark.parametrize(
-    ("without", "expected"),
-    [
-        ({"cosine": -0.95, "chi": 0.9, "end": -0.99}, "holds"),
-        # −0.7 is neither.
-        ({"cosine": -0.7, "chi": 0.9, "end": -0.7}, "undecided"),
-        ({"cosine": 0.4, "chi": 0.9, "end": 0.6}, "fails"),
-        # A network that never began counts with both; one that learned with its beginning alone.
-        ({"cosine": -0.95, "chi": 0.9, "end": 0.5}, "fails"),
-        ({"cosine": -0.95, "chi": 0.9, "end": 0.5, "accuracy": 99.0}, "holds"),
-        # With a bias gradients cancel more.
-        ({"cosine": -0.95, "chi": 0.1, "end": -0.99}, "fails"),
-    ],
-)
+@pytest.mark.parametrize(("without", "expected"), CASES["opposites_cancel_before_learning_begins"])
 def test_opposites_cancel_before_learning_begins(without, expected):
     nets = [signs(**without, bias="none"), signs(0.0, 0.5, bias="added", accuracy=99.0)]
     images = [four_layers(-0.95, 0.9, bias="none"), four_layers(0.0, 0.3, bias="added")]

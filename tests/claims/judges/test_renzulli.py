@@ -5,9 +5,12 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
+from tables import rows_beside
 from torchcaps_claims.claim import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.pruned import MATCHED
+
+CASES = rows_beside(__file__, "cases.toml")["renzulli"]
 
 word = partial(word_of, "rem-q-")
 
@@ -121,14 +124,7 @@ def couplings(small, gini):
 
 
 @pytest.mark.parametrize(
-    ("small", "gini", "expected"),
-    [
-        (0.5, 0.6, "holds"),
-        # Seeds are paired, so that a fall of every one of them is a sure one.
-        (0.5, 0.3, "fails"),
-        # As many small couplings: neither above zero nor below.
-        (0.4, 0.6, "undecided"),
-    ],
+    ("small", "gini", "expected"), CASES["couplings_are_sparser_by_both_measures"]
 )
 def test_couplings_are_sparser_by_both_measures(small, gini, expected):
     dense = net("mnist", couplings(0.4, 0.5))
@@ -138,15 +134,7 @@ def test_couplings_are_sparser_by_both_measures(small, gini, expected):
     assert word("sparser-couplings", dense, other) is None
 
 
-@pytest.mark.parametrize(
-    ("curve", "expected"),
-    [
-        ((0.0, 4.0, 1.0), "holds"),
-        # It ends while it rises.
-        ((0.0, 2.0, 4.0), "undecided"),
-        ((3.5, 4.0, 1.0), "fails"),
-    ],
-)
+@pytest.mark.parametrize(("curve", "expected"), CASES["entropy_rises_and_falls_again"])
 def test_entropy_rises_and_falls_again(curve, expected):
     curves = {"entropy": [[h + n * e for e, h in enumerate(curve)] for n in NOISE]}
     rem = pruned("mnist", {"entropy+K11": 1.0}, curves=curves)
@@ -156,16 +144,7 @@ def test_entropy_rises_and_falls_again(curve, expected):
 
 
 @pytest.mark.parametrize(
-    ("std", "entropy", "elsewhere", "expected"),
-    [
-        (0.005, 0.5, 0.1, "holds"),
-        (0.05, 0.5, 0.1, "fails"),
-        (0.005, 3.0, 0.1, "fails"),
-        # As even on the other sets: no collapse of this one alone.
-        (0.005, 0.5, 0.005, "undecided"),
-        # Not told apart from the threshold.
-        (0.005, 0.9, 0.1, "undecided"),
-    ],
+    ("std", "entropy", "elsewhere", "expected"), CASES["self_attention_collapses_on_cifar"]
 )
 def test_self_attention_collapses_on_cifar(std, entropy, elsewhere, expected):
     def of(data, model, std, entropy):
@@ -241,13 +220,7 @@ def low_and_high(data, low, high, *, short=0.0):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "short", "expected"),
-    [
-        (9.0, 5.0, 0, "holds"),
-        (9.0, 8.5, 0, "fails"),
-        (7.0, 5.0, 0, "undecided"),
-        (9.0, 5.0, 20, "undecided"),
-    ],
+    ("low", "high", "short", "expected"), CASES["little_pruning_is_noisy_and_much_is_not"]
 )
 def test_little_pruning_is_noisy_and_much_is_not(low, high, short, expected):
     records = [*low_and_high("mnist", 9.0, 5.0), *low_and_high("cifar10", low, high, short=short)]

@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from made_records import record, word_of
+from tables import rows_beside
 from torchcaps.data import load, part_masks
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.judges.renzulli import CENTRED_FOCUS, EVEN_FOCUS
+
+CASES = rows_beside(__file__, "cases.toml")["renzulli_trees"]
 
 word = partial(word_of, "rem-q-")
 
@@ -44,18 +47,7 @@ def votes(zero, entropy, *, last=None):
     return records
 
 
-@pytest.mark.parametrize(
-    ("last", "expected"),
-    [
-        (None, "holds"),
-        # A lower entropy without zero blocks: they cannot be its reason.
-        ((0.005, 6.0), "fails"),
-        # The entropy rises, so there is nothing to explain.
-        ((0.005, 9.0), "undecided"),
-        # Some blocks, less than a tenth.
-        ((0.05, 6.0), "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("last", "expected"), CASES["pruning_makes_whole_votes_zero"])
 def test_pruning_makes_whole_votes_zero(last, expected):
     records = votes(0.2, 6.0, last=last)
     assert word("pruning-zeroes-whole-votes", *records) == expected
@@ -113,13 +105,7 @@ def test_pruned_trees_have_fewer_capsules(after, expected):
 
 @pytest.mark.parametrize(
     ("accuracy", "entropy", "expected"),
-    [
-        (89.8, 6.0, "holds"),
-        (89.4, 6.0, "fails"),
-        (89.8, 9.0, "fails"),
-        # As many keys as before.
-        (89.8, 8.0, "undecided"),
-    ],
+    CASES["new_viewpoints_cost_little_accuracy_and_entropy_falls"],
 )
 def test_new_viewpoints_cost_little_accuracy_and_entropy_falls(accuracy, entropy, expected):
     def both(axis, accuracy, entropy):
@@ -214,13 +200,7 @@ def test_saliency_lies_more_on_the_object_of_the_same_seed(gain, expected):
 
 
 @pytest.mark.parametrize(
-    ("moved", "expected"),
-    [
-        ({}, "holds"),
-        # Less than on one axis of smallNORB.
-        ({"fashion-mnist": 0.25}, "fails"),
-        ({"cifar10": 0.3}, "undecided"),
-    ],
+    ("moved", "expected"), CASES["saliency_moves_less_on_norb_than_on_both_others"]
 )
 def test_saliency_moves_less_on_norb_than_on_both_others(moved, expected):
     means = {"fashion-mnist": 0.5, "cifar10": 0.6} | moved
