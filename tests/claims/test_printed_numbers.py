@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchcaps as tc
+from tables import cases_of, worked_out
 from torchcaps.layers.backbone import resnet_backbone
 from torchcaps_claims import claims, find_claim
 from torchcaps_claims.sizes import REASONS, parameters_of
@@ -39,77 +40,11 @@ def of_table_1(way, metric="acc"):
     return {row: find_claim(f"{row}-{way}-{metric}").value for row in rows}
 
 
-# name -> (claims, what the page says of their values, what is true of them)
-SENTENCES = {
-    "large kernels": (
-        ("gu2021-t3-convnet-avg-k9-aff", "gu2021-t3-convnet-avg-k11-aff"),
-        "falls from {0:.2f} (kernel 9) to {1:.2f} (kernel 11)",
-        lambda nine, eleven: eleven < nine,
-    ),
-    "ConvNet-Avg against Aff-CapsNet": (
-        (
-            "gu2021-t2-recon-normal-test-affnist",
-            "gu2021-t2-loss-ce-test-affnist",
-            "gu2021-t1-convnet-avg-affnist",
-        ),
-        "at {0:.2f} % with plain reconstruction and {1:.2f} % with cross-entropy, where "
-        "ConvNet-Avg has {2:.2f} % in Table 1",
-        lambda plain, entropy, average: min(plain, entropy) > average,
-    ),
-    "one last layer": (
-        ("mitt2023-t1-layer1-dys", "mitt2023-t1-layer4-dys"),
-        "dys of the first routing is {0:.2f}, of the last {1:.2f}",
-        lambda first, last: first > last,
-    ),
-    "a bias in general": (
-        ("peer2022-t2-fashion-mnist-bias-n2", "peer2022-t2-fashion-mnist-nobias-n2"),
-        "two layers on Fashion-MNIST: {0:.1f} with, {1:.1f} without",
-        lambda bias, none: bias < none,
-    ),
-    "up to six layers": (
-        ("peer2022-t3-mnist-nobias-n7", "peer2022-t3-fashion-mnist-nobias-n7"),
-        "seven without one are right on {0:.1f} % of MNIST and {1:.1f} % of Fashion-MNIST",
-        lambda mnist, fashion: min(mnist, fashion) > 50,
-    ),
-    "swapped labels": (
-        (
-            "rem-t12-single-shot-entropy",
-            "rem-t12-iterative-entropy",
-            "rem-t1-cifar-10-dr-capsnet-rem-entropy",
-        ),
-        "its entropy as {0:.2f}, that of iterative pruning as {1:.2f}; Table 1 has {2:.2f}",
-        lambda single, iterative, first: single < iterative and single == first,
-    ),
-    "lower entropy than others": (
-        (
-            "rem-t9-eff-capsnet-q-entropy",
-            "rem-t9-eff-capsnet-rem-entropy",
-            "rem-t9-gamma-capsnet-q-entropy",
-            "rem-t9-gamma-capsnet-rem-entropy",
-        ),
-        "Table 9 has {0:.2f} and, with REM, {1:.2f}, and for γ-CapsNet {2:.2f} and {3:.2f}",
-        lambda eff, eff_rem, gamma, gamma_rem: eff > gamma and eff_rem > gamma_rem,
-    ),
-    "almost the same with a decoder": (
-        (
-            "rem-t8-dr-capsnet-q-f-mnist",
-            "rem-t8-dr-capsnet-rem-f-mnist",
-            "rem-t8-dr-capsnet-q-mnist",
-            "rem-t8-dr-capsnet-rem-mnist",
-        ),
-        "falls from {0:.2f} to {1:.2f} on Fashion-MNIST; it is nearly the same on MNIST alone, "
-        "{2:.2f} and {3:.2f}",
-        lambda q, rem, q_mnist, rem_mnist: q - rem > 2 and q_mnist - rem_mnist < 0.5,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-def test_a_sentence_that_a_number_contradicts(name):
-    ids, says, is_true = SENTENCES[name]
-    found = values(*ids)
-    assert is_true(*found)
-    assert says.format(*found) in page("tables-against-text")
+@pytest.mark.parametrize("case", cases_of(Path(__file__).with_name("sentences.toml")))
+def test_a_sentence_that_a_number_contradicts(case):
+    found = {name: find_claim(each).value for name, each in case["claims"].items()}
+    assert worked_out(case["is_true"], found)
+    assert case["says"].format(**found) in page("tables-against-text")
 
 
 def test_what_a_kernel_of_seven_gains():
