@@ -2,8 +2,11 @@
 
 import pytest
 
+from tables import rows_beside, worked_out
 from torchcaps_claims import claims, published_sizes
 from torchcaps_claims.sizes import REASONS
+
+CASES = rows_beside(__file__, "cases.toml")["published_sizes"]
 
 SIZES = {size.claim: size for size in published_sizes()}
 
@@ -13,28 +16,9 @@ def test_every_printed_size_is_there():
     assert len(SIZES) == 53
 
 
-@pytest.mark.parametrize(
-    ("claim", "printed", "model", "ours"),
-    [
-        ("gu2021-t3-capsnet-k3-params", "16.1M", "gu_capsnet", 16_111_424),
-        ("gu2021-t3-convnet-avg-k5-params", "1.70M", "convnet_avg", 1_647_882),
-        (
-            "tsai2020-t1-dynamic-routing-resnet-cifar-100-params",
-            "36.04M",
-            "tsai_dynamic_resnet_c100",
-            36_044_096,
-        ),
-        # 452,896 and 148 costs of EM routing, one pair for every parent type.
-        (
-            "tsai2020-t1-em-routing-simple-cifar-10-params",
-            "0.45M",
-            "tsai_em_simple_c10",
-            452_896 + 148,
-        ),
-        ("rem-t9-gamma-capsnet-q-params", "7.7M", "rem_gamma", 7_730_336),
-    ],
-)
+@pytest.mark.parametrize(("claim", "printed", "model", "ours"), CASES["sizes_by_hand"])
 def test_sizes_by_hand(claim, printed, model, ours):
+    ours = worked_out(ours, globals())
     size = SIZES[claim]
     assert (size.printed, size.model, size.ours) == (printed, model, ours)
 

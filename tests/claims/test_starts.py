@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from made_records import record
+from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.pages import page, protocol
 from torchcaps_claims.starts import FIRST_WEIGHTS, SCALES, STUDY
 from torchcaps_claims.texts import HERE
+
+CASES = rows_beside(__file__, "cases.toml")["starts"]
 
 NUMBER, STATEMENT = "mitt2023-t1-layer3-dyr", "mitt2023-q-cas-declines"  # 0.30 is printed
 NET, NOISE = "mitterreiter_5x16", (-0.001, 0.0, 0.001, 0.0005, -0.0005)
@@ -46,27 +49,9 @@ def dyr(value):
 NEVER = (dyr(0.0), 11.3)
 
 
-@pytest.mark.parametrize(
-    ("others", "status"),
-    [
-        # Two scales or more learn, and it comes out on the same side at each.
-        ([NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.2), 96.0)], "worse"),
-        # Only one learns.
-        ([NEVER, NEVER, NEVER, (dyr(0.2), 96.0)], "on our default"),
-        ([NEVER, NEVER, (dyr(0.1), 94.9), (dyr(0.2), 96.0)], "on our default"),
-        # It is reproduced at one, or comes out on the other side.
-        ([NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.3), 96.0)], "undecided"),
-        ([NEVER, (dyr(0.5), 96.0), (dyr(0.1), 96.0), (dyr(0.1), 96.0)], "undecided"),
-        # At a scale that does not learn nothing comes out.
-        ([(dyr(0.3), 94.0), NEVER, (dyr(0.1), 96.0), (dyr(0.1), 96.0)], "worse"),
-        # Undecided at one: 0.27 is the edge of what counts as reproduced.
-        ([NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.2695), 96.0)], "on our default"),
-        # Before all four were run the rule says nothing.
-        ([NEVER, (dyr(0.1), 96.0), (dyr(0.1), 96.0)], "on our default"),
-        ([], "on our default"),
-    ],
-)
+@pytest.mark.parametrize(("others", "status"), CASES["a_number_by_the_rule_of_its_study"])
 def test_a_number_by_the_rule_of_its_study(others, status):
+    others = worked_out(others, globals())
     each = found(NUMBER, dyr(0.1), *others)
     assert each.status == status
     assert [*each.records] == ["a"]
@@ -74,36 +59,19 @@ def test_a_number_by_the_rule_of_its_study(others, status):
 
 
 @pytest.mark.parametrize(
-    ("ours", "others", "status"),
-    [
-        (RISING, [RISING, RISING, FLAT, RISING], "leans no"),
-        (RISING, [RISING] * 4, "fails"),
-        (RISING, [RISING, RISING, FALLING, RISING], "undecided"),
-        (FALLING, [FALLING] * 4, "holds"),
-        # What holds by our default alone holds on it, as before.
-        (FALLING, [FLAT] * 4, "holds"),
-        (FALLING, [FALLING, FALLING, RISING, FALLING], "undecided"),
-        # What N(0, 1) leaves open stays so.
-        (FLAT, [FALLING] * 4, "undecided"),
-    ],
+    ("ours", "others", "status"), CASES["a_statement_by_the_rule_of_its_study"]
 )
 def test_a_statement_by_the_rule_of_its_study(ours, others, status):
     """Three seeds a scale decide, where its row asks for five."""
+    ours = worked_out(ours, globals())
+    others = worked_out(others, globals())
     each = found(STATEMENT, ours, *((numbers, 96.0) for numbers in others))
     assert each.status == status
 
 
-@pytest.mark.parametrize(
-    ("others", "status"),
-    [
-        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.3), 96.0)], "reproduced"),
-        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.1), 96.0)], "undecided"),
-        # Undecided at one, or before all four were run.
-        ([NEVER, NEVER, (dyr(0.3), 96.0), (dyr(0.2695), 96.0)], "reproduced"),
-        ([NEVER, (dyr(0.1), 96.0), (dyr(0.1), 96.0)], "reproduced"),
-    ],
-)
+@pytest.mark.parametrize(("others", "status"), CASES["what_our_default_alone_reproduces_is_open"])
 def test_what_our_default_alone_reproduces_is_open(others, status):
+    others = worked_out(others, globals())
     assert found(NUMBER, dyr(0.3), *others).status == status
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from error_text import text_of
 from made_records import made
-from tables import rows_beside
+from tables import rows_beside, worked_out
 from torchcaps.study import write_record
 from torchcaps_claims import find_claim, plan_of, results, verdict
 from torchcaps_claims.verdict import (
@@ -26,24 +26,9 @@ def of(value, *, std=None, kind="accuracy", metric="test accuracy", unit="%"):
     return dataclasses.replace(AFFNIST, value=value, std=std, kind=kind, metric=metric, unit=unit)
 
 
-@pytest.mark.parametrize(
-    ("claim", "tolerance"),
-    [
-        # A quarter of 0.8, of 2 and of 21 points that are missing.
-        (of(99.2), 0.2),
-        (of(98.0), 0.5),
-        (of(79.0), 5.25),
-        # Near chance a quarter of the number is less.
-        (of(12.0), 3.0),
-        (of(85.6, kind="sparsity"), 3.6),
-        (of(8.5, kind="entropy"), 0.85),
-        (of(-2.0, kind="metric"), 0.2),
-        # What the paper measured loosely is no easier to reproduce.
-        (of(79.0, std=10.0), 5.25),
-        (of(8.5, kind="entropy", std=1.0), 0.85),
-    ],
-)
+@pytest.mark.parametrize(("claim", "tolerance"), CASES["tolerances"])
 def test_tolerances(claim, tolerance):
+    claim = worked_out(claim, globals())
     assert tolerance_of(claim) == pytest.approx(tolerance)
 
 
@@ -73,17 +58,9 @@ def test_numbers(values, word):
     assert judge(AFFNIST, values).word == word
 
 
-@pytest.mark.parametrize(
-    ("claim", "above"),
-    [
-        (of(8.0, kind="entropy", metric="H"), "worse"),
-        (of(0.43, kind="params", metric="parameters"), "worse"),
-        (of(63.0, kind="metric", metric="cdr"), "worse"),
-        (of(80.0, kind="sparsity", metric="pruned parameters"), "better"),
-        (of(0.3, kind="metric", metric="dyr"), "better"),
-    ],
-)
+@pytest.mark.parametrize(("claim", "above"), CASES["which_side_is_the_better_one"])
 def test_which_side_is_the_better_one(claim, above):
+    claim = worked_out(claim, globals())
     other = {"worse": "better", "better": "worse"}[above]
     assert judge(claim, [2 * claim.value] * 3).word == above
     assert judge(claim, [claim.value / 2] * 3).word == other

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from made_records import record, word_of
-from tables import rows_beside
+from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.viewpoint import STRENGTHS
@@ -65,33 +65,9 @@ FAR, COSINE = "pearson.translation 4 px.1", "corr.translation 4 px.1"
 ALIKE = {name.replace("pearson", "corr"): 0.999 for name in (*SMALL, FAR)}
 
 
-@pytest.mark.parametrize(
-    ("name", "numbers", "expected"),
-    [
-        ("correlation-decreases", FALLING, "holds"),
-        # Nobody turned a digit upside down.
-        ("correlation-decreases", UNTURNED, "undecided"),
-        ("correlation-decreases", {**FALLING, **RISING}, "fails"),
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.8}, "holds"),
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.99}, "fails"),
-        # A cosine of saturated lengths is near one whatever they do, and the paper argues by it.
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.6, **ALIKE}, "undecided"),
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.6, **ALIKE, COSINE: 0.8}, "holds"),
-        ("primecaps-not-invariant", {**SMALL, FAR: 0.95}, "undecided"),
-        ("primecaps-not-invariant", SMALL, None),
-        ("parse-trees-not-dynamic", TREES, "holds"),
-        # The two disagree.
-        ("parse-trees-not-dynamic", {**TREES, "distance.different": 0.3}, "undecided"),
-        ("parse-trees-not-dynamic", {**TREES, "distance.different": 0.3, "dyr.2": 0.6}, "fails"),
-        ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6, "dyr.3": 0.7}, "fails"),
-        ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6}, "undecided"),
-        ("different-tree-similar-image", {"share_as_far": 0.05}, "holds"),
-        # It can happen, and that it is rare does not contradict it.
-        ("different-tree-similar-image", {"share_as_far": -0.05}, "undecided"),
-        ("different-tree-similar-image", {"share_as_far": 0.01}, "undecided"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "numbers", "expected"), CASES["moved_images"])
 def test_moved_images(name, numbers, expected):
+    numbers = worked_out(numbers, globals())
     assert word(name, net(numbers)) == expected
 
 
@@ -353,36 +329,22 @@ def twins(*, gains, keeps, seeds=3, narrow=True):
     return records
 
 
-RISING = [0.5 + k / 4 for k in range(12)]
+GAINS = [0.5 + k / 4 for k in range(12)]
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [
-        ({"gains": RISING, "keeps": 0.2}, "holds"),
-        # As good without the dead capsules: their parameters are not what was missing.
-        ({"gains": RISING, "keeps": 0.8}, "fails"),
-        ({"gains": RISING, "keeps": 0.5}, "undecided"),
-        # Where more are dead less is gained.
-        ({"gains": RISING[::-1], "keeps": 0.2}, "fails"),
-        # Now more, now less.
-        ({"gains": [1.0, 2.0] * 6, "keeps": 0.2}, "undecided"),
-        # Networks without routing are the worse ones, so deaths explain no gain.
-        ({"gains": [gain - 9 for gain in RISING], "keeps": 2.0}, "undecided"),
-        ({"gains": RISING, "keeps": 0.2, "seeds": 2}, "undecided"),
-        # Its row asks for twelve architectures, and for the narrow twins of all.
-        ({"gains": RISING[1:], "keeps": 0.2}, None),
-        ({"gains": RISING, "keeps": 0.2, "narrow": False}, None),
-    ],
+    CASES["deaths_explain_a_gain"],
 )
 def test_deaths_explain_a_gain_that_goes_with_them_and_is_lost_without_them(given, expected):
+    given = worked_out(given, globals())
     assert word("deaths-explain-uniform-gain", *twins(**given)) == expected
 
 
 def test_a_narrow_twin_is_that_of_its_own_seed():
     """Where a seed of the routed network has all alive, its twin without routing is the narrow one,
     and keeps all of the gain."""
-    records = twins(gains=RISING, keeps=0.5)
+    records = twins(gains=GAINS, keeps=0.5)
     first = records[0]
     rows = tuple(dict.fromkeys(row, 0.0) for row in first.seeds[1].per_epoch)
     seeds = (first.seeds[0], first.seeds[1].model_copy(update={"per_epoch": rows}), first.seeds[2])
@@ -390,4 +352,4 @@ def test_a_narrow_twin_is_that_of_its_own_seed():
     found = judge_statement(find_claim("mitt2023-q-deaths-explain-uniform-gain"), records)
     # One seed of three of one architecture of twelve has half of its gain more than half.
     assert (found.word, found.threshold) == ("undecided", 0)
-    assert found.ours.mean == pytest.approx(RISING[0] / 2 / 12 / 3)
+    assert found.ours.mean == pytest.approx(GAINS[0] / 2 / 12 / 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from made_records import record
-from tables import rows_beside
+from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 
@@ -86,24 +86,11 @@ def begun(with_bias=(), without=(), **given):
 
 
 @pytest.mark.parametrize(
-    ("with_bias", "without", "expected"),
-    [
-        ({}, {}, "holds"),
-        # The fifth epoch ends at step 1,175 and begins at 940: neither sooner nor later.
-        ({7: (5,) * 5}, {}, "undecided"),
-        ({7: (6,) * 5}, {}, "fails"),
-        ({7: (4,) * 5}, {}, "holds"),
-        ({7: (1, 1, 1, 1, None)}, {}, "undecided"),
-        ({7: (1,) * 4}, {}, "undecided"),
-        ({}, {5: (5,) * 5}, "undecided"),
-        # In the same epoch as five layers; and never, so that six are not known to be later.
-        ({}, {6: (6,) * 5}, "undecided"),
-        ({}, {5: (None,) * 5}, "undecided"),
-        ({}, {8: (30, 30, None, None, None)}, "undecided"),
-        ({}, {8: (30, 30, 30, None, None)}, "fails"),
-    ],
+    ("with_bias", "without", "expected"), CASES["learning_begins_at_once_with_a_bias_alone"]
 )
 def test_learning_begins_at_once_with_a_bias_alone(with_bias, without, expected):
+    with_bias = worked_out(with_bias, globals())
+    without = worked_out(without, globals())
     assert begun(with_bias, without).word == expected
 
 

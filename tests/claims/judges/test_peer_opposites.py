@@ -3,7 +3,7 @@
 import pytest
 
 from made_records import record
-from tables import rows_beside
+from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim
 from torchcaps_claims.judges import judge_statement
 
@@ -89,22 +89,9 @@ def growth(**last):
     return word(GROW, [*(deep(*each) for each in systems[:-1]), deep(*systems[-1], **last)])
 
 
-@pytest.mark.parametrize(
-    ("last", "expected"),
-    [
-        ({}, "holds"),
-        ({"start": DOWN}, "fails"),
-        ({"end": DOWN}, "fails"),
-        # Ranks of equal shares do not rise.
-        ({"start": NONE}, "undecided"),
-        # Of a network that stays at chance only the start counts.
-        ({"end": DOWN, "right": 11.0}, "holds"),
-        ({"start": DOWN, "right": 11.0}, "fails"),
-        ({"cosines": (-0.95, -0.9, -0.8)}, "undecided"),
-        ({"seeds": 4}, "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("last", "expected"), CASES["opposites_become_more_from_layer_to_layer"])
 def test_opposites_become_more_from_layer_to_layer(last, expected):
+    last = worked_out(last, globals())
     assert growth(**last) == expected
 
 
