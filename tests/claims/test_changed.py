@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import rows_beside
 from torchcaps_claims import results
 from torchcaps_claims.pages import CHANGED, WAS, changed, why_changed
 from torchcaps_claims.plan import STATUSES
@@ -12,25 +13,7 @@ from torchcaps_claims.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 # What a sceptical reader found, and what each is now.
-FOUND_UNJUST = {
-    "rem-q-saliency-focus": "undecided",
-    "mitt2023-q-primecaps-not-invariant": "undecided",
-    "gu2021-q-cr-separates-classes": "undecided",
-    "gu2021-q-compactness-fmnist": "not testable",
-    "gu2021-q-cr-and-squash-semantic": "undecided",
-    "peer2022-q-gradient-cancellation": "undecided",
-    "peer2022-q-relu-shields-first-layer": "undecided",
-    "rem-eq-7-closed-form": "fails",
-    "gu2021-t3-convnet-avg-k5-params": "better",
-    "rem-t9-eff-capsnet-acc": "undecided",
-    "rem-t9-eff-capsnet-q-acc": "undecided",
-    "rem-q-k-affects-performance": "leans yes",
-    "mitt2023-q-no-dedicated-entity": "undecided",
-    "rem-q-still-equivariant": "undecided",
-    "mitt2023-t2-layer2-cds": "on our default",
-    "rem-eq-6-ideal": "by definition",
-    "rem-eq-14-entropy": "by definition",
-}
+FOUND_UNJUST = rows_beside(__file__, "cases.toml")["found_unjust"]
 
 
 @pytest.fixture(scope="module")
