@@ -6,25 +6,14 @@ from typing import Any
 from torchcaps.errors import TorchcapsError
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.job import Job
+from torchcaps_claims.texts import read_texts
 
 # Where a claim stands before any record: a test of this repository shows it, nothing has been run
 # for it yet, others have measured it, or nothing that could be run decides it.
 STATUSES = ("tested", "not run", "cited", "not testable")
 
-# Why nothing is trained for a claim.
-WORDS = {
-    "benchmark": "a cost, measured on untrained networks",
-    "cited": "a number of others, of a network that is not here",
-    "configuration": "decided by how networks are built, without training",
-    "count": "parameters or steps, counted on untrained networks",
-    "definition": "so by how we define what is measured, and no finding",
-    "setting": "a choice of the paper, and no result",
-    "shape": "the size of a map or a layer, on untrained networks",
-    "survey": "about other people's code",
-    "theory": "an identity or a bound, checked on random layers or untrained networks",
-    "unspecified": "the paper does not say enough to build it",
-    "unstated": "the text at hand announces it and does not state it",
-}
+# Why nothing is trained for a claim, and what the words mean.
+WORDS = read_texts("words")
 
 
 @dataclass(frozen=True)
