@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.record import read_records
@@ -127,7 +128,7 @@ def _together(systems: Iterable[System]) -> tuple[System, ...]:
 
 def _joined(first: System, second: System) -> System:
     """Two systems that train the same network."""
-    lists = {
+    lists: dict[str, Any] = {
         name: tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
         for name in ("looks", "claims", "departures")
     }

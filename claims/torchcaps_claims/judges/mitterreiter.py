@@ -100,7 +100,8 @@ def _behind(case: Case, data: str) -> Values:
     nets = [*grid.values(), *case.systems("accuracy", "capsnet", data=data).values()]
     if len(grid) < LEAST_OF_GRID or len(nets) == len(grid):
         return Values()
-    return plain - max(nets, key=lambda values: values.mean)
+    best = max(nets, key=lambda values: values.mean)
+    return plain - best
 
 
 @judge("mitt2023-q-routing-almost-static")

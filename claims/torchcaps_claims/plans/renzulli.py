@@ -84,7 +84,7 @@ def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     regime = UNDER_TRAINED if "stopped" in words else None
     steps = " ".join(word for word in words if word != "stopped")
     found = _system_for(family, data)
-    return found and (_setup(steps, regime), f"{found} {steps}")
+    return None if found is None else (_setup(steps, regime), f"{found} {steps}")
 
 
 def _system_for(family: str, data: str) -> str | None:
