@@ -19,8 +19,8 @@ from torchcaps.ops.tracing import is_looked_through
 # Multiplications a direct convolution must have to one through Fourier space, which has more to
 # move; where they are twice as many, both take about as long.
 WORTH = 2.5
-# Predicting so many images, a large kernel is laid out anew for longer than it is multiplied.
-FEW, LARGE = 4, 1 << 20
+# Predicting so many images, a kernel is laid out anew for about as long as it is multiplied.
+FEW = 4
 # What autocast casts.
 NARROW = {torch.float32, torch.bfloat16, torch.float16}
 
@@ -43,13 +43,9 @@ class LargeConv2d(nn.Conv2d):
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if is_looked_through():
-            return super().forward(x)
-        is_compiling = torch.compiler.is_compiling()
-        # A graph cannot ask for the first of them.
-        if not torch.is_grad_enabled() and (is_compiling or torch.is_inference_mode_enabled()):
-            return self._predicted(x)
-        if is_compiling or not self.pays(x):
+        if _is_predicted(self, x, self.weight, self.bias):
+            return _predicted(self, x, self.weight, self.bias)
+        if torch.compiler.is_compiling() or is_looked_through() or not self.pays(x):
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if _casts() else x.dtype
         with without_autocast(x):
@@ -72,25 +68,6 @@ class LargeConv2d(nn.Conv2d):
             return False
         return saving(x.shape, self.weight.shape, **self._how()) >= WORTH
 
-    def _predicted(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
-        given = [x, weight] if bias is None else [x, weight, bias]
-        if (
-            self.is_direct
-            or x.ndim != 4
-            or not 0 < len(x) <= FEW
-            or weight.numel() < LARGE
-            or any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given)
-            or _casts()
-            or self.padding_mode != "zeros"
-            or isinstance(self.padding, str)
-            or x.shape[1] != weight.shape[1] * self.groups
-        ):
-            return super().forward(x)
-        padding, stride, dilation = map(list, (self.padding, self.stride, self.dilation))
-        convolve = in_graphs if torch.compiler.is_compiling() else laid_out_convolution
-        return convolve(x, weight, bias, padding, stride, dilation, self.groups)
-
     def _how(self) -> dict[str, Pair]:
         return {"stride": cast(Pair, self.stride), "padding": cast(Pair, self.padding)}
 
@@ -105,9 +82,11 @@ class SmallConv2d(nn.Conv2d):
     with a compiler and in float32; see `ops.convolution.winograd`. It does so without groups and
     dilation, with zero padding, and where there are channels and positions enough for it to pay.
 
-    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do autocast,
-    torch.compile, torch.export, torch.jit.trace and torch.func, to which it is an ordinary
-    convolution.
+    A few images are predicted as by `LargeConv2d`.
+
+    `is_direct = True`, or `use_backend(network, "plain")`, turns both off. So do autocast,
+    torch.compile, but for what is laid out, torch.export, torch.jit.trace and torch.func, to which
+    it is an ordinary convolution.
     """
 
     is_direct: bool = False
@@ -115,6 +94,8 @@ class SmallConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         # Read once: a parametrization makes it anew each time.
         weight, bias = self.weight, self.bias
+        if _is_predicted(self, x, weight, bias):
+            return _predicted(self, x, weight, bias)
         # What most often says no comes first: for one image asking takes longer than adding.
         if (
             self.kernel_size != (3, 3)
@@ -175,3 +156,35 @@ class WholeMapConv2d(nn.Conv2d):
         # Half precision is rounded less often by a convolution.
         fits = x.ndim == 4 and x.shape[1:] == shape and x.dtype in (torch.float32, torch.float64)
         return fits and x.dtype == self.weight.dtype
+
+
+def _is_predicted(
+    conv: LargeConv2d | SmallConv2d, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> bool:
+    """Say whether these are a few maps [b, c, h, w], convolved sooner with weights that are laid
+    out once: in torch.inference_mode, and in graphs without gradients, which cannot ask for it."""
+    # Nothing is asked that makes objects, for it is asked for one image too.
+    return (
+        not torch.is_grad_enabled()
+        and (torch.compiler.is_compiling() or torch.is_inference_mode_enabled())
+        and not conv.is_direct
+        and x.ndim == 4
+        and 0 < x.shape[0] <= FEW
+        and x.dtype == weight.dtype == torch.float32
+        and x.is_cpu
+        and weight.is_cpu
+        and (bias is None or (bias.is_cpu and bias.dtype == torch.float32))
+        and conv.padding_mode == "zeros"
+        and not isinstance(conv.padding, str)
+        and x.shape[1] == weight.shape[1] * conv.groups
+        and not _casts()
+        and not is_looked_through()
+    )
+
+
+def _predicted(
+    conv: LargeConv2d | SmallConv2d, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    convolve = in_graphs if torch.compiler.is_compiling() else laid_out_convolution
+    padding = cast(Pair, conv.padding)
+    return convolve(x, weight, bias, padding, conv.stride, conv.dilation, conv.groups)
