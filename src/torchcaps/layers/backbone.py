@@ -31,7 +31,7 @@ def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.S
     (256, 20, 20)
     """
     _check_convolution("sabour_backbone", channels, width, kernel)
-    return nn.Sequential(nn.Conv2d(channels, width, kernel), nn.ReLU(inplace=True))
+    return nn.Sequential(SmallConv2d(channels, width, kernel), nn.ReLU(inplace=True))
 
 
 def _check_convolution(

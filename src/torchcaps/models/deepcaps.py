@@ -75,7 +75,7 @@ from torchcaps.models.preset import SMALL, NamedNetwork, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, SquashOver
 from torchcaps.ops.routing.common import capsules, lengths
-from torchcaps.ops.squashing import squash_over as g
+from torchcaps.ops.squashing import squash_known as g
 from torchcaps.types import (
     Capsules,
     Couple,
@@ -251,7 +251,7 @@ class _ConvCaps(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         poses = torch.unflatten(self.projection(maps), 1, (-1, self.d_out))  # [b, type, d, h, w]
-        return g(2, poses).flatten(1, 2)
+        return g(poses, axes=2).flatten(1, 2)
 
     def maps_after(self, maps: Maps) -> Maps | None:
         return maps_after(self.projection, maps)
@@ -280,7 +280,7 @@ def _twice(d_pose: int) -> nn.Sequential:
 
 
 def _stem(channels: int) -> nn.Sequential:
-    convolution = nn.Conv2d(channels, WIDTH, 3, padding=1)
+    convolution = SmallConv2d(channels, WIDTH, 3, padding=1)
     nn.init.xavier_uniform_(convolution.weight)
     assert convolution.bias is not None
     nn.init.zeros_(convolution.bias)

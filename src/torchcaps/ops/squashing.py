@@ -47,6 +47,11 @@ def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinto
     check_choice("squash", kind, KINDS)
     check_tensor("pose", pose)
     check_floating("poses", pose, "convert them with pose.float()")
+    return squash_known(pose, kind, axes)
+
+
+def squash_known(pose: Tensor, kind: Squash = "hinton", axes: int | tuple[int, ...] = -1) -> Tensor:
+    """Squash poses that were checked, or made of such: for one image checks take as long."""
     if kind == "none":
         return pose
     s = widen(pose)

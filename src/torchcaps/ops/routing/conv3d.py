@@ -39,7 +39,7 @@ from torchcaps.ops.checks import (
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.routing.dynamic import Detach
-from torchcaps.ops.squashing import squash_over as g
+from torchcaps.ops.squashing import squash_known as g
 from torchcaps.types import Couple, Grid, Keep, Routed, Step
 
 # Whose norm squashes a parent: that of its type's whole map, or its own.
@@ -106,7 +106,7 @@ def conv3d_routing(
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
             if bias is not None:
                 s = s + bias
-            v = g(MAP if squash_over == "map" else -1, s).flatten(-4, -2)  # [*b, j, d]
+            v = g(s, axes=MAP if squash_over == "map" else -1).flatten(-4, -2)  # [*b, j, d]
             if keep == "steps" or (keep == "last" and last):
                 c = votes.new_full(votes.shape[:-1], 1 / n_out) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))

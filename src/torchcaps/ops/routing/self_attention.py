@@ -17,7 +17,7 @@ Ambiguities:
 """
 
 import math
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -32,8 +32,8 @@ from torchcaps.ops.checks import (
 )
 from torchcaps.ops.routing.common import along, capsules, weighted
 from torchcaps.ops.routing.couple import coupled
-from torchcaps.ops.squashing import Squash
-from torchcaps.ops.squashing import squash as g
+from torchcaps.ops.squashing import KINDS, Squash
+from torchcaps.ops.squashing import squash_known as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
 # Of so many children, as the network of [mazzia2021] has, all products of two poses and their sums
@@ -97,4 +97,4 @@ def check_self_attention(votes: Tensor, options: SelfAttentionOptions) -> None:
     check_keep(options.keep)
     check_broadcast("bias", options.bias, votes.shape[:-1], "[*batch, child, parent]")
     check_device(votes, bias=options.bias)
-    check_choice("squash", options.squash, get_args(Squash))
+    check_choice("squash", options.squash, KINDS)
