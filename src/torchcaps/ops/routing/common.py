@@ -20,13 +20,19 @@ def lengths(pose: Tensor) -> Tensor:
     for the second one."""
     norm: Tensor = torch.linalg.vector_norm(pose, dim=-1)
     # A trace of torch.jit is the same with gradients and without; mypy misses the name that it has.
-    if torch.jit.is_tracing() or not torch.is_grad_enabled():  # type: ignore[attr-defined]
+    if not torch.is_grad_enabled() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return norm
     if may_look(norm) and bool(norm.all()):
         return norm
     zero = norm.detach() == 0
     norm = torch.linalg.vector_norm(pose.masked_fill(zero.unsqueeze(-1), 1), dim=-1)
     return norm.masked_fill(zero, 0)
+
+
+def over_parents(logits: Tensor) -> Tensor:
+    """Give the softmax of logits [*b, i, j] over the parents. On a CPU it is fast along an axis
+    that is not the last one, where few parents do not fill a vector."""
+    return logits.transpose(-1, -2).softmax(-2).transpose(-1, -2)
 
 
 def weighted(coupling: Tensor, votes: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules, lengths, weighted
+from torchcaps.ops.routing.common import capsules, lengths, over_parents, weighted
 from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
@@ -121,7 +121,7 @@ def distance_routing(
             stops = detach == "iterations" and not last
             seen = votes.detach() if stops or (detach == "votes" and not last) else votes
             added = bias.detach() if stops and bias is not None else bias
-            c = None if b is None else b.softmax(-1)
+            c = None if b is None else over_parents(b)
             if last:
                 c = coupled_or_even(couple, c, votes, 1 / votes.shape[-2])
             s = seen.sum(-3) / votes.shape[-2] if c is None else weighted(c, seen)

@@ -41,10 +41,10 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import along, capsules, weighted
+from torchcaps.ops.routing.common import along, capsules, over_parents, weighted
 from torchcaps.ops.routing.couple import coupled_or_even
-from torchcaps.ops.squashing import Squash
-from torchcaps.ops.squashing import squash as g
+from torchcaps.ops.squashing import KINDS, Squash
+from torchcaps.ops.squashing import squash_known as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
@@ -52,6 +52,7 @@ from torchcaps.types import Couple, Keep, Routed, Step
 # "votes" and "coupling" agree in the gradient of the votes; "votes" and "none" in that of bias and
 # prior.
 Detach = Literal["none", "votes", "states", "coupling"]
+DETACHES = get_args(Detach)
 
 
 def dynamic_routing(
@@ -152,8 +153,8 @@ def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
     """Check what every form of dynamic routing asks of its arguments."""
     check_votes(votes)
     check_iterations(options.iterations)
-    check_choice("detach", options.detach, get_args(Detach))
-    check_choice("squash", options.squash, get_args(Squash))
+    check_choice("detach", options.detach, DETACHES)
+    check_choice("squash", options.squash, KINDS)
     check_keep(options.keep)
     check_flag("leaky", options.leaky)
     check_factor("agreement", options.agreement)
@@ -178,6 +179,6 @@ def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:
 
 def _softmax_over_parents(logits: Tensor, leaky: bool) -> Tensor:
     if not leaky:
-        return logits.softmax(-1)
+        return over_parents(logits)
     nobody = logits.new_zeros(*logits.shape[:-1], 1)
-    return torch.cat([logits, nobody], -1).softmax(-1)[..., :-1]
+    return over_parents(torch.cat([logits, nobody], -1))[..., :-1]
