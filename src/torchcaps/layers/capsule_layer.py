@@ -230,3 +230,15 @@ def check_sizes(layer: str, **sizes: int) -> None:
             raise TorchcapsError(f"{layer} needs {name} as a whole number, but got {short(size)}.")
         if size < 1:
             raise TorchcapsError(f"{layer} needs {name} of at least 1, but got {size}.")
+
+
+def first_weight(module: nn.Module) -> Tensor | None:
+    """Give the first of `module.parameters()`, which make names on the way to it."""
+    for weight in module._parameters.values():
+        if weight is not None:
+            return weight
+    for part in module._modules.values():
+        found = None if part is None else first_weight(part)
+        if found is not None:
+            return found
+    return None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_image
-from torchcaps.layers.capsule_layer import check_capsules, check_sizes
+from torchcaps.layers.capsule_layer import check_capsules, check_sizes, first_weight
 from torchcaps.ops.checks import check_classes, check_tensor, may_look, one_hot
 from torchcaps.types import Capsules
 
@@ -48,9 +48,9 @@ class Decoder(nn.Module):
         self.n_classes, self.d_in, self.image, self.mask = n_classes, d_in, image, mask
         self.layers = nn.Sequential(
             nn.Linear(n_classes * d_in, 512),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(512, 1024),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(1024, math.prod(image)),
             nn.Sigmoid(),
         )
@@ -137,11 +137,14 @@ def _deconvolution(n_in: int, n_out: int, *, stride: int) -> nn.ConvTranspose2d:
 def _check_dtype(classes: Capsules, layers: nn.Module) -> None:
     check_capsules(classes)
     came = classes.pose.dtype
-    dtype = next((each.dtype for each in layers.parameters()), came)
+    weight = first_weight(layers)
+    dtype = came if weight is None else weight.dtype
+    if came == dtype:
+        return
     kind = classes.pose.device.type
     # The meta device has none.
     autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    if came != dtype and not (came.is_floating_point and autocast):
+    if not (came.is_floating_point and autocast):
         raise TorchcapsError(
             f"this decoder draws from poses in {dtype}, the precision of its weights, but they "
             f"came in {came}; convert one of them, e.g. pose.to({dtype})."

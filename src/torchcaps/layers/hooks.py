@@ -26,7 +26,9 @@ def has_hooks(module: nn.Module, *, but: tuple[type, ...] = ()) -> bool:
         module._backward_pre_hooks,
         module._backward_hooks,
     )
-    return any(not isinstance(hook, but) for hooks in all_hooks for hook in hooks.values())
+    return any(all_hooks) and any(
+        not isinstance(hook, but) for hooks in all_hooks for hook in hooks.values()
+    )
 
 
 def make_weights(module: nn.Module) -> None:

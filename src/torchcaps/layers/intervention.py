@@ -32,7 +32,7 @@ def named(
     """Give functions by the names of layers, which must exist."""
     if functions is None:
         return {}
-    if not isinstance(functions, Mapping):
+    if not isinstance(functions, dict | Mapping):
         raise TorchcapsError(
             f"{argument} must name layers and their functions, "
             f"{argument}={{{layers[-1]!r}: function}}, but came as a {type(functions).__name__}."

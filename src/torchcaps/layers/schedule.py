@@ -52,11 +52,22 @@ def route_sequentially(
     torch.Size([2, 3, 6])
     """
     couple, intervene = _functions(layers, couple, intervene)
+    return routed_in_a_row(layers, children, keep, couple, intervene)
+
+
+def routed_in_a_row(
+    layers: Mapping[str, CapsuleLayer],
+    children: Capsules,
+    keep: Keep,
+    couple: Mapping[str, Couple],
+    intervene: Mapping[str, Intervene],
+) -> dict[str, Routed]:
+    """Do what `route_sequentially` does with arguments that were checked."""
     routed = {}
     for name, layer in layers.items():
         made: Routed = layer(children, keep=keep, couple=couple.get(name))
         children = leaving(name, made.parents, intervene)
-        routed[name] = made._replace(parents=children)
+        routed[name] = made if children is made.parents else made._replace(parents=children)
     return routed
 
 
@@ -183,7 +194,7 @@ def check_have_routings(layers: Mapping[str, nn.Module]) -> None:
 
 
 def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:
-    if not isinstance(layers, Mapping | nn.ModuleDict):
+    if not isinstance(layers, dict | nn.ModuleDict | Mapping):
         raise TorchcapsError(
             f"layers must be capsule layers by their names, from below, "
             f'{{"classes": DenseCapsules(…)}}, but came as a {type(layers).__name__}.'

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers.capsule_layer import first_weight
 from torchcaps.ops.checks import check_tensor, is_finite, may_look
 
 
@@ -46,7 +47,8 @@ class Standardise(nn.Module):
 def prepared(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> Tensor:
     """Give images that were checked, and standardised where the network does that."""
     check_images(image, expected, network)
-    standardise: Standardise | None = getattr(network, "standardise", None)
+    # Of a module, for to find out that it has no such attribute takes longer than to add.
+    standardise = network._modules.get("standardise")
     return image if standardise is None else standardise(image)
 
 
@@ -64,7 +66,7 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
             f"images must be floating point in [0, 1], but came as {image.dtype}; "
             f"for bytes use image.float() / 255."
         )
-    weight = _a_weight(network)
+    weight = first_weight(network)
     if weight is None:
         device, dtype = image.device, image.dtype
     else:
@@ -89,7 +91,7 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
 
 def device_of(network: nn.Module) -> torch.device:
     """Say where the weights of a network are; one without any is on the CPU."""
-    weight = _a_weight(network)
+    weight = first_weight(network)
     return torch.device("cpu") if weight is None else weight.device
 
 
@@ -115,15 +117,6 @@ def _mended(shape: torch.Size, expected: tuple[int, int, int]) -> str:
         "a single image needs image.unsqueeze(0), another size needs create_model(..., "
         "image=(channels, height, width))"
     )
-
-
-def _a_weight(module: nn.Module) -> Tensor | None:
-    """Give the first of `module.parameters()`, which make names on the way to it."""
-    for weight in module._parameters.values():
-        if weight is not None:
-            return weight
-    found = (_a_weight(part) for part in module.children())
-    return next((weight for weight in found if weight is not None), None)
 
 
 def _are_numbers(values: object) -> bool:

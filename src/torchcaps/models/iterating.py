@@ -4,18 +4,18 @@
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Routing, UniformRouting
-from torchcaps.ops.checks import check_iterations
+from torchcaps.ops.checks import AS_IT_IS, check_iterations
 
 
 def routed_so_often(network: nn.Module, iterations: int | None) -> AbstractContextManager[None]:
     """Let every routing of the network iterate so often inside; None leaves all as it is."""
-    return nullcontext() if iterations is None else _set(network, iterations)
+    return AS_IT_IS if iterations is None else _set(network, iterations)
 
 
 def refuse_iterations(iterations: int | None) -> None:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
+from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently
 from torchcaps.layers.intervention import by_layer, leaving, named
-from torchcaps.layers.schedule import Schedule, check_have_routings
+from torchcaps.layers.schedule import Schedule, check_have_routings, routed_in_a_row
 from torchcaps.models.images import prepared
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.preset import NamedNetwork
@@ -113,9 +113,7 @@ class CapsuleNetwork(NamedNetwork):
         changes.pop("primary", None)
         with routed_so_often(self, iterations):
             if self.schedule == "sequential":
-                routed = route_sequentially(
-                    layers, capsules, keep=keep, couple=functions, intervene=changes
-                )
+                routed = routed_in_a_row(layers, capsules, keep, functions, changes)
             else:
                 routed = route_concurrently(
                     layers,

@@ -109,6 +109,8 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
     if value is None:
         return
     check_tensor(argument, value)
+    if value.shape == shape[len(shape) - value.ndim :]:
+        return
     sizes = list(value.shape)
     fits = len(sizes) <= len(shape) and all(
         size in (1, allowed)
@@ -146,12 +148,12 @@ def check_classes(target: Tensor, n_classes: int, *, argument: str = "target") -
     """Make sure that class indices name a class; looked at only where that is free."""
     if not may_look(target) or not target.numel():
         return
-    low, high = target.aminmax()
-    # One question: what only reckons with shapes takes every answer to be yes.
-    if not bool((low >= 0) & (high < n_classes)):
+    ends = target.aminmax() if target.numel() > 1 else (target, target)
+    low, high = ends[0].item(), ends[1].item()
+    if low < 0 or high >= n_classes:
         raise TorchcapsError(
             f"{argument} must be 0 to {n_classes - 1} for {n_classes} classes, but came with "
-            f"numbers from {int(low)} to {int(high)}; count classes from 0."
+            f"numbers from {low} to {high}; count classes from 0."
         )
 
 

@@ -16,7 +16,7 @@ def is_looked_through() -> bool:
         return True
     if torch.compiler.is_compiling():
         return torch.compiler.is_exporting()
-    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined]
+    return torch._C._is_tracing()
 
 
 def check_derivatives() -> None:

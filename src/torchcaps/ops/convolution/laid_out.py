@@ -1,4 +1,4 @@
-"""A convolution by a large kernel that oneDNN laid out once, which is kept beside the weights until
+"""A convolution by a kernel that oneDNN laid out once, which is kept beside the weights until
 somebody writes to them: of a few images it is laid out for longer than it is multiplied.
 
 PyTorch counts what is written to weights, but not what is written to `weight.data`. Compiled graphs
