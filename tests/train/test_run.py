@@ -12,6 +12,7 @@ import torch
 from damage import MEGABYTE, at_most
 from error_text import text_of
 from laid_runs import contents
+from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.folder import environment as environment_module
@@ -280,6 +281,26 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.glob("*.partial")] == ["ubuntu.iso.partial"]
     assert not list(tmp_path.glob(".*.partial"))
     assert run.recipe == RECIPE
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "result.json"
+    write_whole(file, "old")
+    seen = []
+
+    def broken(self: Path, target: Path) -> None:
+        seen.append((self.parent == target.parent, self.read_text(), file.read_text()))
+        raise OSError("disk on fire")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", broken)
+        with pytest.raises(OSError, match="disk on fire"):
+            write_whole(file, "new")
+    # The new text lay complete beside the old one, on the same disk, before the change.
+    assert seen == [(True, "new", "old")]
+    assert file.read_text() == "old"
+    write_whole(file, "newer")
+    assert file.read_text() == "newer"
 
 
 def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
