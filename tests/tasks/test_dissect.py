@@ -137,9 +137,6 @@ def test_a_trace_of_some_images_is_that_of_the_sample(network: nn.Module) -> Non
     assert torch.equal(trace[-1].routed.parents.pose, chosen[-1].routed.parents.pose)
 
 
-HIDDEN = r"Hide one of 36 patches: image by image, the answer changes at {} of them\."
-
-
 def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) -> None:
     images = tiny("train")
     outside = min(set(range(96)) - set(sample_of(images, 4).tolist()))
@@ -147,7 +144,6 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
     truth = images.class_names[int(images.labels[outside])]
     assert found.pictures[0].title == f"One image and its tree: image {outside}"
     assert found.pictures[0].note == f"class {truth}"
-    assert re.fullmatch(HIDDEN.format(r"\d+"), found.hidden.text)
     alone = dissect(network, images.take(torch.tensor([outside] * 2)), label="mine")
     assert found.pictures[0].source == alone.pictures[0].source
 
@@ -276,7 +272,10 @@ def test_every_network_is_called_as_it_was_named() -> None:
 
 def test_what_a_hidden_patch_changes_is_told_image_by_image(network: nn.Module) -> None:
     found = dissect(network, tiny("test"), label="", count=4)
-    assert re.fullmatch(HIDDEN.format(r"\d+, \d+ and \d+"), found.hidden.text)
+    said = r"Hide one of 36 patches: image by image, the answer changes at {} of them\."
+    assert re.fullmatch(said.format(r"\d+, \d+ and \d+"), found.hidden.text)
+    alone = dissect(network, tiny("test"), label="", count=4, example=11)
+    assert re.fullmatch(said.format(r"\d+"), alone.hidden.text)
 
 
 def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) -> None:
