@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchcaps as tc
-from tables import cases_of, worked_out
+from tables import cases_beside, worked_out
 from torchcaps.layers.backbone import resnet_backbone
 from torchcaps_claims import claims, find_claim
 from torchcaps_claims.sizes import REASONS, parameters_of
@@ -40,7 +40,7 @@ def of_table_1(way, metric="acc"):
     return {row: find_claim(f"{row}-{way}-{metric}").value for row in rows}
 
 
-@pytest.mark.parametrize("case", cases_of(Path(__file__).with_name("sentences.toml")))
+@pytest.mark.parametrize("case", cases_beside(__file__, "sentences.toml"))
 def test_a_sentence_that_a_number_contradicts(case):
     found = {name: find_claim(each).value for name, each in case["claims"].items()}
     assert worked_out(case["is_true"], found)
