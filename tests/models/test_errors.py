@@ -173,10 +173,9 @@ def once(*given, **options):
     return create_model("gamma_capsnet", **options_of).eval()(*given, **options)
 
 
-def fast():
-    return torchcaps.optimise_for_inference(
-        create_model("capsnet", **TINY), torch.rand(2, 1, 12, 12)
-    )
+def fast(images):
+    model = create_model("capsnet", **TINY)
+    return torchcaps.optimise_for_inference(model, torch.rand(2, 1, 12, 12))(images)
 
 
 def network(images):

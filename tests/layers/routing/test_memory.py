@@ -63,5 +63,6 @@ def test_it_does_not_grow_with_iterations(name, couplings, way):
 @pytest.mark.parametrize("name", ["distance", "dynamic", "em", "inverted"])
 def test_it_does_where_votes_are_made(name):
     few, many = (held(name, "plain", iterations) for iterations in (3, 9))
-    assert many >= few + 12 * COUPLINGS
+    # Of dynamic routing couplings alone, of six iterations more.
+    assert many >= few + 6 * COUPLINGS
     assert few > 3 * 8 * COUPLINGS
