@@ -216,7 +216,10 @@ def protocol(each: Result) -> str:
 def _departures(record: Record) -> tuple[str, ...]:
     """Those that it names, and those of its protocol, which older studies of one's own left out."""
     followed = PROTOCOLS.get(str(record.recipe.get("protocol")))
-    return (*record.departures, *(followed.departures(record.recipe) if followed else ()))
+    # In what a shorter run leaves its own protocol, `reduced` tells already.
+    is_told = record.reduced is not None
+    named = (x for x in record.departures if not (is_told and ", where the protocol " in x))
+    return (*named, *(followed.departures(record.recipe) if followed else ()))
 
 
 def _short_of_the_stop(each: Result) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tables import rows_beside
-from torchcaps_claims import results
+from torchcaps.study import read_records
+from torchcaps_claims import find_claim, result_of, results
 from torchcaps_claims.pages import CHANGED, WAS, changed, why_changed
 from torchcaps_claims.plan import STATUSES
 from torchcaps_claims.starts import bear_out
@@ -26,6 +27,14 @@ def test_what_was_found_unjust_is_otherwise_now(found, name):
     # Other first weights may say more of what is on our default.
     assert found[name].status == FOUND_UNJUST[name] or found[name].starts
     assert WAS[name] != FOUND_UNJUST[name]
+
+
+@pytest.mark.parametrize("name", ["rem-t9-eff-capsnet-acc", "rem-t9-eff-capsnet-q-acc"])
+def test_what_was_found_unjust_of_a_record_stays_undecided_by_it(found, name):
+    """Longer runs decide both since."""
+    short = {"3025f11d67d5": read_records(ROOT / "evidence")["3025f11d67d5"]}
+    assert result_of(find_claim(name), short).status == "undecided"
+    assert "3025f11d67d5" not in found[name].records
 
 
 def test_no_number_falls_by_a_choice_of_ours(found):
