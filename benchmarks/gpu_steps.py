@@ -9,6 +9,7 @@ import argparse
 import itertools
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import threading
@@ -28,6 +29,7 @@ from torchcaps.data import Batch
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.captured import WARM_UP, Captured
+from torchcaps.train.compiled import COMPILER
 from torchcaps.train.fit import initial_model
 from torchcaps.train.folder.environment import environment
 from torchcaps.train.loss import loss_parts
@@ -39,6 +41,7 @@ Found = dict[str, Any]
 SHAPES = {name: (shape, batch_size) for name, shape, batch_size in NETWORKS}
 PARITY = 20
 WAYS = ("eager", "captured")
+COMPILED = ("eager", "compiled")
 # How networks are trained side by side: the way, and how many.
 SIDE_BY_SIDE = [("eager", 1), ("captured", 1), ("eager", 4), ("captured", 4), ("eager", 16)]
 SIDE_BY_SIDE += [("captured", 16), ("fit", 8)]
@@ -47,7 +50,7 @@ MOST_OF_ROUNDS = 35.0
 
 
 class Step:
-    """The step of `fit`, by images of a few batches that lie on the device: eager, with the network
+    """The step of `fit`, by images of a few batches that lie on the device: eager, with the loss
     compiled, or as a CUDA graph. A CPU has no graphs; there it is the step itself."""
 
     def __init__(
@@ -63,9 +66,9 @@ class Step:
         recipe = make_recipe(model=preset, data="own", batch_size=batch_size, **fields)
         images = held_on(images_of(SHAPES[preset][0], 4 * batch_size), device)
         self.model = initial_model(recipe, images).to(device).train()
-        backend = "inductor" if device.type == "cuda" else "aot_eager"
-        network = torch.compile(self.model, fullgraph=True, backend=backend) if compiled else None
-        self.update = Update(self.model, recipe, network=network)
+        self.update = Update(self.model, recipe)
+        if compiled:
+            self.update.compile_loss()
         on_gpu = captured and device.type == "cuda"
         self.train = Captured(self.update) if on_gpu else self.update
         self.batches = [
@@ -208,6 +211,22 @@ def network(preset: str, device: torch.device, tiny: bool, *, compiled: bool = F
     if device.type == "cuda":
         found["peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20)
     return found
+
+
+def turns(preset: str, device: torch.device, tiny: bool) -> Found:
+    """Seconds of a processor that a step takes, eager and with the loss compiled, in turns."""
+    batch_size, found = 4 if tiny else SHAPES[preset][1], {"rounds": 2 if tiny else 7}
+    steps = {way: Step(preset, device, batch_size, compiled=way == "compiled") for way in COMPILED}
+    seconds: dict[str, list[float]] = {way: [] for way in steps}
+    for number in range(1 + found["rounds"]):
+        for way, step in steps.items():
+            began = time.process_time()
+            step(number)
+            seconds[way].append(time.process_time() - began)
+    medians = {way: statistics.median(of[1:]) for way, of in seconds.items()}
+    found |= {f"{way}_seconds": round(median, 4) for way, median in medians.items()}
+    first = {f"{way}_first_seconds": round(of[0], 1) for way, of in seconds.items()}
+    return {"batch_size": batch_size, **found, **first}
 
 
 def fitted(preset: str, device: torch.device, tiny: bool, *, ways: tuple[str, ...] = WAYS) -> Found:
@@ -378,6 +397,7 @@ PARTS: dict[str, Callable[[str, torch.device, bool], Found]] = {
     ),
     "networks": network,
     "compiled": partial(network, compiled=True),
+    "turns": turns,
     "fit": fitted,
     "stacked": stacked,
     "many": many,
@@ -392,6 +412,9 @@ def main() -> None:
     parser.add_argument("steps", nargs="+")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.tiny:
+        # A rehearsal need not wait for a compiler.
+        COMPILER.update(backend="aot_eager", options=None)
     records, parent = Records(given.file, environment), os.getppid()
     for step in given.steps:
         if os.getppid() != parent:

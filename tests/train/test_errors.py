@@ -1,6 +1,7 @@
 """What recipes, their files and `fit` say of what they cannot take, in errors.txt, word by word."""
 
 import contextlib
+import importlib
 import math
 import tempfile
 from pathlib import Path
@@ -17,12 +18,15 @@ from laid_runs import small_network, tiny_images
 from torchcaps.data import SOURCES, Batch, MultiMnist, PartWholeSpec, part_whole
 from torchcaps.train import Training, make_recipe, read_recipe
 from torchcaps.train.answers import is_correct
+from torchcaps.train.compiled import compiled
 from torchcaps.train.loss import loss_parts
+from torchcaps.train.ranks import Ranks
 from torchcaps.train.selecting import check_selectable
 from torchcaps.train.update import Update
 
 ERRORS = Path(__file__).with_name("errors.txt")
 tiny = tiny_images(48, size=20)
+Fit = importlib.import_module("torchcaps.train.fit")
 TRAIN, TEST = tiny("train"), tiny("test")
 
 
@@ -85,8 +89,18 @@ def told_two(loss, scores_are):
     return loss_parts(recipe(loss=loss), tc.Output(torch.rand(1, 2), scores_are), batch)
 
 
+def branching(numbers):
+    return numbers if numbers.sum() > 0 else -numbers
+
+
+def fit_by_two(**given):
+    with patch.object(Fit, "join", lambda: Ranks(0, 2)):
+        return fit({}, **given)
+
+
 NAMES = globals() | {
     "fit_many": tc.train.fit_many,
+    "compiled": compiled,
     "is_correct": is_correct,
     "Update": Update,
     "check_selectable": check_selectable,

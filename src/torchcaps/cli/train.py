@@ -53,6 +53,10 @@ def train(
         bool,
         typer.Option("--together", help="Train the seeds at once: for small networks on a GPU."),
     ] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="Compile the loss first: for runs of minutes; needs g++."),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
@@ -93,7 +97,8 @@ def train(
         raise TorchcapsError("--together trains several runs at once; give it --seeds 0-4.")
     if several:
         of_one = {"trunk": trunk, "init-from": init_from, "tensorboard": tensorboard}
-        for idle in (name for name, value in {**of_one, "workers": workers}.items() if value):
+        one_too = {"workers": workers, "compile": compiled}
+        for idle in (name for name, value in {**of_one, **one_too}.items() if value):
             raise TorchcapsError(
                 f"--{idle} is for one run; leave it out, or train seed after seed."
             )
@@ -113,6 +118,7 @@ def train(
         time_budget=budget,
         loggers=[tensorboard_logger(out)] if tensorboard else [],
         trunk=trunk,
+        compiled=compiled,
     )
     if is_first():
         show_result(run)

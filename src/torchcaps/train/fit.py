@@ -20,6 +20,7 @@ from torchcaps.models.own import OWN, as_network
 from torchcaps.prune import sparsity
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.callbacks import SaveState, ShowProgress
+from torchcaps.train.compiled import refused
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.epoch_classes import EpochClasses
 from torchcaps.train.first_weights import with_digest_of_start
@@ -62,6 +63,7 @@ def fit(
     loggers: Sequence[Logger] = (),
     model: nn.Module | None = None,
     trunk: str | os.PathLike[str] | None = None,
+    compiled: bool = False,
 ) -> Run:
     """Train, validate on images held out of the training set if any are, test once, and save.
 
@@ -89,13 +91,16 @@ def fit(
             trained in place, from the weights that it has.
         trunk: a file with the weights of the frozen trunk, for a network that has one: see
             `models.take_trunk`. A run that goes on has them.
+        compiled: whether torch.compile makes one graph of network, loss and accuracy first, which
+            takes up to a minute and pays in runs of several. Results differ by rounding, so it is
+            written into environment.json. On a processor it needs a C++ compiler.
 
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
     with ExitStack() as held:
         call = Call(
             recipe, out, root, own, begin_with, label, workers, time_budget, loggers, model, trunk
-        )
+        )._replace(compiled=compiled)
         going = begin(call, held, Told())
         if isinstance(going, Run):
             return going
@@ -118,6 +123,8 @@ def begin(call: Call, held: ExitStack, told: Told, *, beside: bool = False) -> "
     check_own(call.recipe, model)
     recipe, begins = with_digest_of_start(call.recipe, call.begin_with)
     ranks = join()
+    if call.compiled and ranks.count > 1:
+        raise refused(f"{ranks.count} processes train one network")
     run = Run(path_of("out", call.out))
     run.check_imported()
     recipe = run.settled(recipe)
@@ -206,6 +213,8 @@ class Going:
                 network=network,
                 beside=self.beside,
             )
+            if "compiled" in self.prepared.about:
+                loop.update.compile_loss()
             with _explained(self.state, loop, self.run.folder):
                 yield from loop.train(self.state)
         self.seconds = time.perf_counter() - started

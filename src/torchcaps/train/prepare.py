@@ -51,6 +51,7 @@ class Call(NamedTuple):
     loggers: Sequence[Logger] = ()
     model: nn.Module | None = None
     trunk: str | os.PathLike[str] | None = None
+    compiled: bool = False
 
 
 class Prepared(NamedTuple):
@@ -103,6 +104,8 @@ def prepare(run: Run, source: Source, ranks: Ranks, call: Call, *, keeps_memory:
     check_unseen(recipe, source.begins, digest)
     ranks.first_does(lambda: warn_of_groups(recipe, source.root, source.own))
     about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
+    if call.compiled:
+        about["compiled"] = True
     if source.root is not None:
         about["root"] = str(path_of("root", source.root).resolve())
     return Prepared(

@@ -14,6 +14,7 @@ from torchcaps.errors import Diverged
 from torchcaps.models.own import OwnNetwork
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
+from torchcaps.train.compiled import Loss, compiled
 from torchcaps.train.loss import loss_parts, margin_at
 from torchcaps.train.optimiser import lay_out, make_optimiser, rate_factor, slower_weights
 from torchcaps.train.recipe import Precision, Recipe
@@ -112,6 +113,7 @@ class Update:
         for group in self.optimiser.param_groups:
             group["lr"] = self.slow_rate if "share" in group else self.rate
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
+        self.loss: Loss = loss_and_accuracy
         # Updates so far, and the epoch.
         self.step = self.epoch = 0
         # Of the epoch so far: by what is measured, and by the part whose gradients have a norm.
@@ -141,6 +143,10 @@ class Update:
         self.work(batch, factor=factor, first=first, last=last)
         self.worked(len(batch.labels) if images is None else images, last=last)
 
+    def compile_loss(self) -> None:
+        """Have torch.compile make one graph of the loss."""
+        self.loss = compiled(loss_and_accuracy)
+
     def rate_now(self) -> float:
         """Give the learning rate of the next update."""
         factor = rate_factor(self.recipe, self.step, self.steps_an_epoch)
@@ -164,12 +170,9 @@ class Update:
         if first:
             self.optimiser.zero_grad()
         with computing(self.recipe.precision, self.device):
-            out = self.network(batch.pixels, batch.labels)
-            terms = loss_parts(self.recipe, out, batch, margin=self.margin)
-            right = is_correct(out, batch.labels, judged_by=self.judged_by).float().mean()
-            loss = torch.stack(list(terms.values())).sum()
+            shown = self.loss(self.network, self.recipe, batch, self.margin, self.judged_by)
+        loss = shown["loss"]
         self.scaler.scale(loss if factor == 1.0 else loss * factor).backward()
-        shown = {"loss": loss, **(terms if len(terms) > 1 else {}), "accuracy": right}
         self._names = tuple(shown)
         with torch.no_grad():
             self._measured.write(list(shown.values()))
@@ -263,6 +266,17 @@ class Update:
             group.update(made)
         lay_out(self.optimiser)
         self.step = step
+
+
+def loss_and_accuracy(
+    network: nn.Module, recipe: Recipe, batch: Batch, margin: Tensor, judged_by: JudgedBy
+) -> dict[str, Tensor]:
+    """Give what a step measures of a batch by name, first the loss."""
+    out = network(batch.pixels, batch.labels)
+    terms = loss_parts(recipe, out, batch, margin=margin)
+    right = is_correct(out, batch.labels, judged_by=judged_by).float().mean()
+    loss = torch.stack(list(terms.values())).sum()
+    return {"loss": loss, **(terms if len(terms) > 1 else {}), "accuracy": right}
 
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:

@@ -337,8 +337,14 @@ class Run:
         if not self.environment_file.is_file():
             seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
-        elif (now := commit()) not in (known := self.commits()):
-            seen = {**self.about(), "went_on_with": [*known[1:], now]}
+            return
+        began = seen = self.about()
+        if (now := commit()) not in (known := self.commits()):
+            seen = {**seen, "went_on_with": [*known[1:], now]}
+        # That of a stretch before counts, unless nothing came of it.
+        if "compiled" in about or ("compiled" in seen and not self.state_file.is_file()):
+            seen = {**seen, "compiled": "compiled" in about}
+        if seen != began:
             self.write(self.environment_file, json.dumps(seen, indent=2))
 
     def check_began(self, data: str, about: Mapping[str, Any]) -> None:

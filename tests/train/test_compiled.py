@@ -1,0 +1,158 @@
+"""A loss that torch.compile made a graph of is the loss without, also after a stop. The default
+tier traces alone; `compile` makes machine code, for which torch needs g++."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from laid_runs import rows
+from torchcaps import Output, TorchcapsError, create_model
+from torchcaps.data import Batch, PartWholeSpec, part_whole
+from torchcaps.errors import Interrupted
+from torchcaps.train import compiled as of_compiled
+from torchcaps.train import fit, make_recipe
+from torchcaps.train.loop import Loop
+from torchcaps.train.update import Update
+
+SPEC = PartWholeSpec(size=20, n_classes=3)
+OWN = part_whole("train", 40, spec=SPEC), part_whole("test", 6, spec=SPEC)
+# A rate that falls, class weights and a decoder; a margin that grows, masks.
+RUNS = {
+    "capsnet": {
+        "options": {"width": 4, "types": 1, "d_primary": 4, "d_class": 4},
+        **{"schedule": "exponential", "decay": 0.9, "class_weights": [1.0, 2.0, 1.0]},
+        # Adam would take a step for a gradient that is rounding alone.
+        **{"optimiser": "sgd", "learning_rate": 0.01},
+    },
+    "peer_sign_em": {
+        **{"loss": "spread", "spread_steps": 20, "schedule": "cosine"},
+        **{"accumulate": 2, "prune": "magnitude", "prune_to": 0.5, "prune_ramp": 1},
+    },
+}
+
+
+@pytest.fixture
+def tracing(monkeypatch):
+    """Graphs are made and differentiated, and run by PyTorch; returns how many were made."""
+    made = []
+
+    def backend(graph, inputs):
+        run = torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+        made.append(graph)
+        return run
+
+    monkeypatch.setattr(of_compiled, "COMPILER", {"backend": backend})
+    return made
+
+
+def recipe_of(model, **fields):
+    known = {"data": "own", "epochs": 2, "batch_size": 10, "validation_share": 0.25}
+    return make_recipe(**{"model": model, **known, **RUNS[model], **fields})
+
+
+def same_weights(run, other, **tolerance):
+    weights, expected = (load_file(each.model_file) for each in (run, other))
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, **tolerance)
+    assert weights.keys() == expected.keys()
+
+
+@pytest.mark.parametrize("model", RUNS)
+def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, tmp_path, monkeypatch, tracing):
+    recipe = recipe_of(model)
+    eager = fit(recipe, tmp_path / "eager", own=OWN)
+    assert not tracing
+    whole = fit(recipe, tmp_path / "whole", own=OWN, compiled=True)
+    assert len(tracing) == 1
+    same_weights(whole, eager, rtol=0, atol=1e-6)
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "training_step", stopping(Loop.training_step))
+        with pytest.raises(Interrupted):
+            fit(recipe, tmp_path / "run", own=OWN, compiled=True)
+    run = fit(recipe, tmp_path / "run", own=OWN, compiled=True)
+    same_weights(run, whole, rtol=0, atol=0)
+    assert rows(run) == rows(whole)
+
+
+def stopping(training_step):
+    """Have Ctrl-C come in the middle of the second epoch."""
+
+    def step(loop, batch, batch_idx):
+        training_step(loop, batch, batch_idx)
+        if (loop.current_epoch, batch_idx) == (1, 1):
+            raise KeyboardInterrupt
+
+    return step
+
+
+def test_the_environment_says_whether_a_stretch_was_compiled(tmp_path, tracing):
+    def said(**how):
+        run = fit(recipe_of("capsnet", **how.pop("fields", {})), tmp_path, own=OWN, **how)
+        return json.loads(run.environment_file.read_text()).get("compiled")
+
+    assert said() is None
+    assert said(fields={"epochs": 3}, compiled=True) is True
+    assert said(fields={"epochs": 4}) is True
+    assert len(tracing) == 1
+
+
+def test_many_networks_can_be_compiled_one_after_the_other(tracing):
+    """Graphs of those before count for nothing: torch makes eight of a function and no more."""
+    recipe = make_recipe(model="own", data="own")
+    for n_classes in range(2, 12):
+        update = Update(Linear(n_classes), recipe)
+        update.compile_loss()
+        for _ in range(2):
+            update(Batch(torch.rand(2, 1, 20, 20), torch.tensor([0, 1])))
+        # As the last of an epoch may be smaller.
+        update(Batch(torch.rand(1, 1, 20, 20), torch.tensor([0])))
+    assert len(tracing) == 20
+
+
+class Linear(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.layer = nn.Linear(400, n_classes)
+
+    def forward(self, images, labels=None):
+        return Output(self.layer(images.flatten(1)), "logits")
+
+
+def test_what_cannot_be_compiled_is_told_and_the_run_goes_on_without(tmp_path, tracing):
+    class Asks(Linear):
+        def forward(self, images):
+            return super().forward(images if images.sum() > 0 else images + 1)
+
+    recipe = make_recipe(model="own", data="own", epochs=1, batch_size=8)
+    with pytest.raises(TorchcapsError, match=r"cannot be compiled \(Data-dep.* --compile, and"):
+        fit(recipe, tmp_path, own=OWN, model=Asks(3), compiled=True)
+    run = fit(recipe, tmp_path, own=OWN, model=Asks(3))
+    assert run.result()["test_images"] == 6
+    assert json.loads(run.environment_file.read_text())["compiled"] is False
+
+
+@pytest.mark.compile
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile makes C++")
+def test_two_steps_by_machine_code_are_those_without(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    recipe, found = recipe_of("capsnet"), []
+    for compile_loss in (False, True):
+        torch.manual_seed(0)
+        model = create_model("capsnet", image=(1, 20, 20), n_classes=3, **recipe.options)
+        update = Update(model.train(), recipe)
+        if compile_loss:
+            update.compile_loss()
+        numbers = []
+        for _ in range(2):
+            update(Batch(torch.rand(2, 1, 20, 20), torch.tensor([0, 1])))
+            numbers.append([weight.grad.clone() for weight in update.weights])
+        update.read()
+        found.append((update.sums.means(), numbers))
+    (means, gradients), (expected, of_eager) = found[1], found[0]
+    assert means == pytest.approx(expected, rel=1e-5)
+    for ours, theirs in zip(gradients, of_eager, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
