@@ -112,6 +112,7 @@ def test_a_question_is_answered(client, looker):
         (b'{"shown": {"scale": 1e9}}', 422, "shown.scale: Input should be less than or equal"),
         (b'{"changed": {"iterations": 11}}', 422, "changed.iterations"),
         (b'{"path": "/etc/passwd"}', 422, "path: Extra inputs are not permitted"),
+        (b'{"\\n": 1}', 422, r"understood: \n: Extra inputs are not permitted"),
         (b'{"selected": ["classes", 99]}', 400, "this network has no capsule 99"),
         (b"[" * 60_000, 400, "not understood"),
         (b" " * 70_000, 413, "at most 65,536 bytes are read here"),

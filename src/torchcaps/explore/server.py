@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Annotated, Any
 
 from torchcaps._extras import needing
+from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.explore.guard import Guard, Refused, Turns
 from torchcaps.explore.looking import Looker
@@ -93,7 +94,7 @@ async def _sentence(_: Request, error: Exception) -> Response:
         status, said = 400, str(error)
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])[:100]
+        where = printable(".".join(str(part) for part in first["loc"][1:])[:100], keep="")
         status, said = 422, f"the question is not understood: {where}: {first['msg']}"
     elif isinstance(error, HTTPException):
         here = "there is nothing here" if error.status_code == 404 else "this is not understood"
