@@ -107,7 +107,7 @@ def efficient_norb_backbone(channels: int) -> nn.Sequential:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """That of torch, which takes no empty batch."""
+    """Normalise as torch does, and give an empty batch back, which torch refuses."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if x.shape[0] else x

@@ -116,7 +116,8 @@ class Batches:
             yield batch
 
     def _together(self, sliced: "_Sliced") -> Iterator[tuple[float, Batch]]:
-        """As one by one: what is drawn for an image depends on its number and the epoch alone."""
+        """Make several batches at once, with the images of one by one: what is drawn for an image
+        depends on its number and the epoch alone."""
         at_once = max(1, AT_ONCE // (4 * self.size * math.prod(self.images.image_shape)))
         left = iter(self.sampler)
         while some := list(islice(left, at_once)):

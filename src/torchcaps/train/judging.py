@@ -78,8 +78,8 @@ def judge(model: nn.Module, images: Images, ranks: Ranks, *, most: int = 256) ->
 
 
 class _Answers(NamedTuple):
-    """Of some images: how many are right, of how many each class is named, labels and scores, batch
-    by batch."""
+    """What a network says of some images: how many are right, how many are called each class, and
+    labels and scores, batch by batch."""
 
     right: int
     named: Tensor

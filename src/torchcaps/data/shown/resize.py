@@ -36,7 +36,7 @@ class Resized(ChangedImages):
 
     @property
     def truth(self) -> PartTruth | None:
-        """Of made images with known parts, as `resized` has it."""
+        """Which parts the images show, stretched as they are; None where nobody knows."""
         return _stretched(getattr(self.images, "truth", None))
 
     def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from torchcaps.ops.operators import Asked, Operator
 
 
 class Cost(NamedTuple):
-    """Of one call of an operator."""
+    """What one call of an operator takes."""
 
     flops: int
     workspace: int  # bytes
@@ -104,7 +104,7 @@ if COUNTER not in sys.modules:
 
 
 class Sizes(NamedTuple):
-    """Of the votes of a call."""
+    """How large the votes of a call are."""
 
     products: int  # FLOPs of making all of them once
     agreement: int  # FLOPs of one multiply-add for each of their numbers

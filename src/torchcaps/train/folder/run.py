@@ -130,8 +130,8 @@ class Run:
 
     @property
     def kept(self) -> str | None:
-        """Of which epoch the weights are, where those of the best were kept, and why it is that;
-        None where they are the last, and where nobody wrote it down."""
+        """The epoch whose weights are the best and were kept, and why it is that; None where they
+        are the last, and where nobody wrote it down."""
         best = self.result().get("best_epoch")
         if best is None:
             return None
