@@ -35,7 +35,7 @@ class Family(NamedTuple):
 
     @property
     def variants(self) -> Variants:
-        """Of these two alone; the base does not route, and the first column is compared."""
+        """The two as variants: the base does not route, and the first column is compared."""
         gain = [Column("gain in points", "accuracy", is_compared=True)]
         where = _fields(self.where)
         return Variants(self.network, self.study, "", [*self.even], gain, self.even, where)

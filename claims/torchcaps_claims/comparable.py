@@ -196,7 +196,7 @@ def _printed(paper: str) -> dict[str, list[float]]:
 
 @cache
 def _printed_of(paper: str) -> dict[str, list[float]]:
-    """The same by what is trained, in full or reduced."""
+    """Key the accuracies of `_printed` by what is trained, in full or reduced."""
     found: dict[str, list[float]] = {}
     printed = _printed(paper)
     for claim in claims(paper=paper):

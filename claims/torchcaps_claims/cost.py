@@ -42,7 +42,7 @@ class Cost:
         return self.flops / rate / 3600
 
     def numbers(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Give the cost as JSON has it."""
         return {"flops": self.flops, "hours_on_two_cores": self.hours, "is_most": self.is_most}
 
 

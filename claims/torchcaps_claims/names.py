@@ -15,7 +15,7 @@ FIRST = ("prune", "prune_to", "protocol")
 
 
 def told_apart(systems: Sequence[System]) -> tuple[System, ...]:
-    """The same systems. Where labels are equal, what differs between the systems is added."""
+    """Label systems apart: where labels are equal, what differs between the systems is added."""
     namesakes: dict[str, list[int]] = defaultdict(list)
     for place, system in enumerate(systems):
         namesakes[system.label].append(place)

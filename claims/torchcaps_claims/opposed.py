@@ -47,7 +47,7 @@ def cancellation_of(model: nn.Module, recipe: Recipe, images: Images) -> dict[st
 
 
 def _pairs(inputs: Tensor, labels: Tensor) -> list[tuple[int, int]]:
-    """Those of different labels with the least ‖u + u′‖ / (‖u‖ + ‖u′‖): 0 where u′ is −u."""
+    """Pair inputs of different labels by the least ‖u + u′‖ / (‖u‖ + ‖u′‖): 0 where u′ is −u."""
     norms = inputs.norm(dim=-1)
     apart = torch.cdist(inputs, -inputs) / (norms[:, None] + norms).clamp(min=1e-30)
     first, second = torch.triu_indices(len(inputs), len(inputs), 1, device=inputs.device)
@@ -65,7 +65,7 @@ def _pairs(inputs: Tensor, labels: Tensor) -> list[tuple[int, int]]:
 
 
 def _gradients(model: nn.Module, recipe: Recipe, batch: Batch, place: int) -> dict[str, Tensor]:
-    """Of the loss of one image, by the weights of routed layers."""
+    """Take the gradients of the loss of one image, by the weights of routed layers."""
     one = slice(place, place + 1)
     parts = None if batch.parts is None else batch.parts[one]
     alone = Batch(batch.pixels[one], batch.labels[one], parts)

@@ -214,7 +214,8 @@ def protocol(each: Result) -> str:
 
 
 def _departures(record: Record) -> tuple[str, ...]:
-    """Those that it names, and those of its protocol, which older studies of one's own left out."""
+    """List what a record departs in: what it names, and what its protocol says, which older studies
+    of one's own left out."""
     followed = PROTOCOLS.get(str(record.recipe.get("protocol")))
     # In what a shorter run leaves its own protocol, `reduced` tells already.
     is_told = record.reduced is not None
@@ -223,8 +224,7 @@ def _departures(record: Record) -> tuple[str, ...]:
 
 
 def _short_of_the_stop(each: Result) -> str:
-    """Of networks that came to less than the accuracy at which the paper stops: a statement speaks
-    of these."""
+    """Say which networks came to less than the accuracy at which the paper stops."""
     told = []
     for record in each.records.values():
         stop = record.recipe.get("stop_at")

@@ -115,7 +115,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
 
 
 def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
-    """The same of the row by itself."""
+    """Judge a row by its own records, whatever other rows say."""
     plan = plan_of(claim)
     models = {job.model for job in plan.jobs}
     # All networks of its jobs, full or reduced, whichever claim they were made for.
@@ -218,10 +218,10 @@ def _starts_of(plan: Plan, records: Mapping[str, Record]) -> tuple[Start, ...]:
 
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
-    """Those of the full protocol; then those of a smaller one: networks that were trained as the
-    paper's and looked at in a smaller way, then those that were trained for as long as a smaller
-    form of the plan, and then the others, whatever their lengths: a network of a plan is not
-    compared with one that was trained for longer."""
+    """Give the records of the full protocol; then those of a smaller one: networks that were
+    trained as the paper's and looked at in a smaller way, then those that were trained for as long
+    as a smaller form of the plan, and then the others, whatever their lengths: a network of a plan
+    is not compared with one that was trained for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
     forms = [job.smaller().recipe() for job in plan.jobs]

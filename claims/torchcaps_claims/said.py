@@ -92,7 +92,7 @@ class Numbers:
         return sorted(self._row(study, column, chosen).values())
 
     def listed(self, study: str, column: str, **chosen: Any) -> str:
-        """The same in words."""
+        """Write the numbers of `seeds` in words."""
         *others, last = map(number, self.seeds(study, column, **chosen))
         return f"{', '.join(others)} and {last}"
 

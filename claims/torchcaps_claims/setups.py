@@ -142,7 +142,7 @@ def _read() -> dict[str, Setup]:
 
 
 def _plain(value: Any) -> Any:
-    """As recipes have it: TOML has neither tuples nor None."""
+    """Write a value as recipes have it: TOML has neither tuples nor None."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -160,8 +160,8 @@ def _has_as_many(train: str, fields: Mapping[str, Any]) -> bool:
 
 
 def _narrower(cell: Cell, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the network has and its row does not name; a trunk that somebody trained has its
-    own width."""
+    """Take the options that the network has and its row does not name; a trunk that somebody
+    trained has its own width."""
     if cell.model not in MODELS or "trunk" in cell.options:
         return {}
     known = MODELS[cell.model].options

@@ -48,7 +48,7 @@ class Table:
         return found
 
     def cost(self) -> Cost:
-        """Of all trainings."""
+        """Add up the cost of all trainings."""
         return sum(map(cost_of, self.trainings().values()), start=Cost(0, 0.0))
 
     def numbers(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Table:
         }
 
     def text(self) -> str:
-        """The same in lines: a cell, then what runs it."""
+        """Write the table in lines: a cell, then what runs it."""
         jobs = self.trainings().values()
         return template("table.txt", "torchcaps_claims").render(
             table=self,

@@ -124,7 +124,7 @@ class Rows:
         return clipped(found, low - high if column.is_compared else low, high)
 
     def joint(self, row: Row, column: Column) -> Interval | None:
-        """The same, so wide that the intervals of all rows hold together; nothing of fewer than
+        """Widen `interval` so far that those of all rows hold together; nothing of fewer than
         three seeds."""
         rows = [each for each in self.all if each.record.measured >= LEAST_SEEDS]
         if column.is_compared:

@@ -86,11 +86,11 @@ class _Compared:
     open_because: str | None = field(default=None, kw_only=True)
 
     def by_definition(self, because: str) -> Self:
-        """The same numbers, which an identity of our own makes so."""
+        """Say that an identity of our own makes these numbers so."""
         return replace(self, word="by definition", open_because=because)
 
     def left_open(self, because: str) -> Self:
-        """The same numbers, which decide nothing."""
+        """Say that these numbers decide nothing."""
         return replace(self, word="undecided", open_because=because)
 
     def reason(self) -> str | None:
@@ -118,7 +118,7 @@ class NumberVerdict(_Compared):
     incomparable: str | None = None
 
     def text(self) -> str:
-        """The same in one line."""
+        """Write the verdict in one line."""
         why = "" if self.incomparable is None else f"{self.not_comparable()}; "
         unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
         return (
@@ -127,7 +127,7 @@ class NumberVerdict(_Compared):
         )
 
     def on_default(self, because: str) -> "NumberVerdict":
-        """The same of a choice of ours: that another number came out is no fault of the paper."""
+        """Say that the choice is ours: that another number came out is no fault of the paper."""
         return replace(self, word="on our default") if self.word in NUMBERS[1:3] else self
 
     def not_comparable(self) -> str:
@@ -148,7 +148,7 @@ class ShownVerdict:
     test: str
 
     def text(self) -> str:
-        """The same in one line."""
+        """Write the verdict in one line."""
         verb = "left open" if self.word == "undecided" else "shown"
         return f"{self.word}: {verb} by {self.test}"
 
@@ -166,7 +166,7 @@ class StatementVerdict(_Compared):
     would: StatementWord | Lean | Identity | None = None
 
     def leaning(self, because: str | None = None) -> "StatementVerdict":
-        """The same where something keeps it from being decided: which way it leans."""
+        """Say which way it leans, where something keeps it from being decided."""
         would = self.would if self.word == "undecided" else self.word
         if would not in LEANS:
             return self
@@ -176,11 +176,11 @@ class StatementVerdict(_Compared):
         )
 
     def on_default(self, because: str) -> "StatementVerdict":
-        """The same of a choice of ours: what that refutes may be the choice."""
+        """Say that the choice is ours, and may be what is refuted."""
         return self.leaning(because) if self.word == "fails" else self
 
     def left_open(self, because: str) -> "StatementVerdict":
-        """The same numbers, which lean to neither side."""
+        """Say that these numbers decide nothing and lean to neither side."""
         return replace(super().left_open(because), would=None)
 
     @property
@@ -193,7 +193,7 @@ class StatementVerdict(_Compared):
         return " + ".join(map(str, self.pooled))
 
     def text(self) -> str:
-        """The same in one line."""
+        """Write the verdict in one line."""
         asked_for = f"{'±' if self.side == 'within' else 'than '}{self.threshold:g}"
         return (
             f"{self.word}: {self.ours.mean:.4g}{self._ends()} over {self.n_text} seeds, where "
@@ -352,7 +352,7 @@ def is_range_enough(n: int, confidence: float) -> bool:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """That of the mean, by the deviation of the sample; of one value 0."""
+    """Take the standard error of the mean, by the deviation of the sample; of one value 0."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 

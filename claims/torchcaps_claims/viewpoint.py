@@ -162,5 +162,5 @@ def _traced(network: Network, pixels: Tensor) -> Trace:
 
 
 def _mean(first: Trace, second: Trace) -> Tensor:
-    """Of the layers, a number an image."""
+    """Average the distance over layers: a number an image."""
     return torch.stack([*tree_distance(first, second).values()]).mean(0)

@@ -27,7 +27,7 @@ def judge_statement(claim: Claim, records: Iterable[Record]) -> Verdict:
 
 
 def judge_and_read(claim: Claim, records: Iterable[Record]) -> tuple[Verdict, tuple[Record, ...]]:
-    """The same, and those of the records on which the verdict rests."""
+    """Judge a statement, and return the records on which the verdict rests with it."""
     if claim.id not in JUDGES:
         return None, ()
     case = Case(claim, records)

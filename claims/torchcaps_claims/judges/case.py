@@ -34,7 +34,7 @@ class Case(Evidence):
 
     @property
     def least(self) -> int:
-        """As many seeds decide it."""
+        """The number of seeds that decides it."""
         n: int = self.claim.conditions["n_seeds_min"]
         return n
 
@@ -60,7 +60,7 @@ class Case(Evidence):
         return min(found, key=lambda both: (_rank(both[1]), both[0]))[1]
 
     def bound(self, *cells: Cell | Values, corrected: bool = False) -> Verdict:
-        """The same by 95 % intervals, which rows call a 95 % bound."""
+        """Judge as `each` does, by 95 % intervals, which rows call a 95 % bound."""
         return self.each(*cells, one_sided=False, corrected=corrected)
 
     def one_of(self, *cells: Cell | Values, corrected: bool = False) -> Verdict:
@@ -103,7 +103,7 @@ class Case(Evidence):
         )
 
     def if_any_died(self, part: Verdict) -> Verdict:
-        """The same; where no capsule died anywhere it says why nothing is decided."""
+        """Leave a part as it is, but open where no capsule died anywhere, and say so."""
         is_zero = part is not None and part.ours.low == part.ours.high == part.threshold
         return without_lean(part, NONE_DIED) if is_zero else part
 
@@ -141,7 +141,7 @@ def shown(word: StatementWord, cell: Cell, confidence: float = CONFIDENCE) -> St
 
 
 def _rank(part: StatementVerdict) -> int:
-    """Of the parts of a statement the first decides: one that fails, that would, and so on."""
+    """Rank the parts of a statement; the least decides: one that fails, that would, and so on."""
     worth = part.would if part.word == "undecided" and part.would else part.word
     order = {"fails": 1, "undecided": 2, "holds": 3}
     return {"fails": 0, "holds": 4}.get(part.word, order[worth])
@@ -150,8 +150,8 @@ def _rank(part: StatementVerdict) -> int:
 def open_if(
     is_so: bool, part: Verdict, because: str, *, word: StatementWord | None = None
 ) -> Verdict:
-    """The same numbers, which something else of the row keeps from deciding it, and what; with a
-    word only a part that comes to this word."""
+    """Leave a part open where something else of the row keeps its numbers from deciding, and say
+    what; with a word only a part that comes to this word."""
     if part is None or not is_so or word not in (None, part.word):
         return part
     would = part.would if part.word == "undecided" else part.word
@@ -159,7 +159,7 @@ def open_if(
 
 
 def without_lean(part: Verdict, because: str) -> Verdict:
-    """The same numbers, of something that the sentence is not about: they lean to neither side."""
+    """Leave open, leaning to neither side, numbers of something that the sentence is not about."""
     return part and part.left_open(because)
 
 
@@ -179,12 +179,12 @@ def printed(name: str) -> float:
 
 
 def confirming(part: Verdict) -> Verdict:
-    """Of a part that a statement needs to hold and that cannot contradict it."""
+    """Let a part, which a statement needs to hold, not contradict it."""
     return open_if(True, part, "this part of its row cannot contradict it", word="fails")
 
 
 def joined(*parts: Verdict) -> Verdict:
-    """Of a statement of several parts: holds where all hold, fails where one fails, and shows the
+    """Join the parts of a statement: it holds where all hold, fails where one fails, and shows the
     part that decides."""
     known = [part for part in parts if part is not None]
     first = min(known, key=_rank, default=None)

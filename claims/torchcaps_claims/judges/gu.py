@@ -66,8 +66,8 @@ def _robuster(case: Case, *systems: str, stops: bool = False) -> Values:
 
 
 def _gain(case: Case, *systems: str, stops: bool = False) -> Cell:
-    """The same, which leans nowhere where the one that is ahead has learned more: where the other
-    makes over 1.25 times its errors on digits that were not moved."""
+    """Take what `_robuster` does, leaning nowhere where the one that is ahead has learned more:
+    where the other makes over 1.25 times its errors on digits that were not moved."""
     found = _robuster(case, *systems, stops=stops)
     right = [_values(case, "accuracy", each, **_transfer(case, stops)) for each in systems]
     if not found or not all(right):

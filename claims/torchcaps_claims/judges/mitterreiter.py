@@ -56,7 +56,7 @@ def _moved(case: Case, name: str, model: str = NET, **chosen: Any) -> Values:
 
 
 def _on(case: Case, data: str, name: str, model: str = NET, **chosen: Any) -> Values:
-    """The same on affNIST, or a statistic of a network on its own set."""
+    """Take a statistic of a network on its own set, or, of one on affNIST, as `_moved` does."""
     if data == "affnist":
         return _moved(case, name, model, **chosen)
     return case.values(name, model, data=data, **chosen)
@@ -277,9 +277,9 @@ def _depth_limited(case: Case) -> Verdict:
 
 @judge("mitt2023-q-no-dedicated-entity")
 def _none_dedicated(case: Case) -> Verdict:
-    """Of every layer below the classes, on images that tell which parts they show. The thresholds
-    are ours, so it holds only where it does by those that find most; and only where they find some
-    in a network without routing."""
+    """Judge every layer below the classes, on images that tell which parts they show. The
+    thresholds are ours, so it holds only where it does by those that find most; and only where
+    they find some in a network without routing."""
 
     def few(name: str, **chosen: Any) -> Verdict:
         shares = (_on(case, "part-whole", f"{name}.{k}", **chosen) for k in BELOW)
@@ -294,8 +294,8 @@ def _none_dedicated(case: Case) -> Verdict:
 
 @judge("mitt2023-q-dead-never-revives")
 def _never_revives(case: Case) -> Verdict:
-    """Of the dead capsules at the ends of all epochs but the last, the share of those that live at
-    the end of a later one. Where none was dead nothing is decided."""
+    """Take of the dead capsules at the ends of all epochs but the last the share that lives at the
+    end of a later one. Where none was dead nothing is decided."""
     dead, revived, seeds = 0.0, 0.0, 0
     by_layer = [
         tuple(case.curves(f"{name}/{layer}", NET, data="expanded-mnist") for name in OF_DEATHS)
@@ -316,9 +316,9 @@ def _never_revives(case: Case) -> Verdict:
 
 
 class _Twins(NamedTuple):
-    """Of an architecture, routed, without routing, and as narrow as the routed one lives: how many
-    more of the routed one's capsules are dead, as a share of those below the classes; what is
-    gained without routing; and what the narrow one keeps of that."""
+    """How an architecture compares routed, without routing, and as narrow as the routed one lives:
+    how many more of the routed one's capsules are dead, as a share of those below the classes; what
+    is gained without routing; and what the narrow one keeps of that."""
 
     excess: Values
     gain: Values
@@ -326,7 +326,7 @@ class _Twins(NamedTuple):
 
 
 def _twins(case: Case, data: str) -> Iterator[_Twins]:
-    """Those of each architecture on a set."""
+    """Compare the twins of each architecture on a set."""
     trained_on = "expanded-mnist" if data == "affnist" else data
     alive: dict[tuple[str, int], dict[int, str]] = {}
     # Of several records of a network the fullest comes last, and counts.

@@ -65,7 +65,7 @@ def _types(data: str, model: str = DR) -> dict[str, Any]:
 
 
 def _on_grid(case: Case, name: str, data: str, model: str = DR, **chosen: Any) -> Values:
-    """The same with couplings on the grid of eleven levels, or that of its network."""
+    """Take a statistic with couplings on the grid of eleven levels, or that of its network."""
     return _of(case, f"{name}{'+K11,6' if model == GAMMA else '+K11'}", data, model, **chosen)
 
 
@@ -76,7 +76,7 @@ def _fall(case: Case, name: str, data: str, model: str = DR, **chosen: Any) -> V
 
 
 def _sparsity(case: Case, data: str, model: str = DR, **chosen: Any) -> Values:
-    """That of a pruned network."""
+    """Take the sparsity of a pruned network."""
     return _of(case, "sparsity", data, model, **PRUNED, **chosen)
 
 
@@ -223,8 +223,8 @@ def _robust(case: Case, name: str, *, stops: bool, **chosen: Any) -> Values:
 
 @judge("rem-q-entropy-starts-low")
 def _starts_low(case: Case) -> Verdict:
-    """Of validation images, on which every epoch of a pruned run counts its keys. Runs that end
-    while entropy still rises cannot say that it does not fall."""
+    """Judge by validation images, on which every epoch of a pruned run counts its keys. Runs that
+    end while entropy still rises cannot say that it does not fall."""
     curves = case.curves("entropy", DR, data="mnist", **PRUNED)
     begin, end = (
         Values({seed: max(curve) - curve[k] for seed, curve in curves.items()}) for k in (0, -1)
@@ -390,8 +390,8 @@ def _zeroes_whole_votes(case: Case) -> Verdict:
 
 
 def _blocks(case: Case, data: str, model: str) -> Values:
-    """As was looked at, or as every epoch of a pruned run counts them, which ends with the network
-    of the last."""
+    """Take zero blocks as they were looked at, or as every epoch of a pruned run counts them, which
+    ends with the network of the last."""
     looked_at = _on_grid(case, "zero_blocks", data, model, **PRUNED)
     if looked_at:
         return looked_at
@@ -450,7 +450,7 @@ def _smaller_trees(case: Case) -> Verdict:
 
 @judge("rem-q-still-equivariant")
 def _still_equivariant(case: Case) -> Verdict:
-    """Of the pruned network. Open, since nothing was looked at whose components draw less."""
+    """Judge the pruned network; open, since nothing was looked at whose components draw less."""
     share, known = (
         case.values(f"drawn_{name}", DR, data="mnist", **PRUNED) for name in ("components", "known")
     )

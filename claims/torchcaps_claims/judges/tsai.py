@@ -138,7 +138,7 @@ def _sequential_does_not_rise(case: Case) -> Verdict:
 
 @judge("tsai2020-q-matches-resnet18")
 def _matches_resnet(case: Case) -> Verdict:
-    """As accurate within half a point; contradicted where it is lower by more than that."""
+    """Ask whether it is as accurate within half a point; more than that below contradicts it."""
     within, ratio = case.threshold["equivalence"], case.threshold["parameter_ratio"]
     for n, resnet in RESNETS.items():
         assert parameters_of(resnet) >= ratio * parameters_of(f"tsai_inverted_resnet_c{n}")
@@ -188,7 +188,7 @@ def _varies_least(case: Case) -> Verdict:
 
 
 def _jitter(case: Case, model: str = SIMPLE, **chosen: Any) -> Values:
-    """Of the epochs before the rate drops for the first time."""
+    """Take the jitter of the epochs before the rate drops for the first time."""
     first, *_ = case.recipe(model, **chosen).get("milestones") or (None,)
     return case.of_curves(lambda curve: curves.jitter(curve[:first]), MEASURED, model, **chosen)
 
@@ -258,14 +258,14 @@ def _norm_stabilises(case: Case) -> Verdict:
 
 
 def _collapsed(case: Case, **chosen: Any) -> list[bool]:
-    """Of every run whether it ended at random or diverged."""
+    """Say of every run whether it ended at random or diverged."""
     ended = [accuracy < COLLAPSED for accuracy in _accuracy(case, **chosen).values()]
     return ended + [True] * len(case.failed(SIMPLE, **chosen))
 
 
 @judge("tsai2020-q-zero-init-ok")
 def _start_hardly_matters(case: Case) -> Verdict:
-    """As accurate from poses that are drawn or learned, and slower from drawn ones."""
+    """Ask for as much accuracy from drawn and from learned poses, and for slower drawn ones."""
     zero, drawn, learned = (_accuracy(case, start=x) for x in ("none", "random", "learned"))
 
     soon, late = (
@@ -308,8 +308,8 @@ def _ones(case: Case, **chosen: Any) -> dict[int, tuple[float]]:
 
 @judge("tsai2020-q-fixed-point")
 def _comes_to_rest(case: Case) -> Verdict:
-    """Of every network the poses of classes move less and less, and hardly from iteration 50 to 51;
-    contradicted by one whose poses move by more than a tenth then."""
+    """Ask of every network that the poses of classes move less and less, and hardly from iteration
+    50 to 51; one whose poses move by more than a tenth then contradicts it."""
     ends, falls = [], True
     for model in (SIMPLE, "tsai_inverted_resnet_c10"):
         for t in range(2, 6):

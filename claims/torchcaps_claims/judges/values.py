@@ -70,8 +70,9 @@ class Cell:
         return bool(self.values) and (self.against is None or bool(self.against))
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """That of the mean; where that crosses the threshold and no seed does, since one of them is
-        far below the others, that of the median, from the least seed to the greatest."""
+        """Take the interval of the mean; where that crosses the threshold and no seed does, since
+        one of them is far below the others, that of the median, from the least seed to the
+        greatest."""
         first = list(self.values.values())
         if self.against is None:
             mean = mean_interval(first, confidence=confidence)
