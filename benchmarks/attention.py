@@ -72,7 +72,7 @@ def costs(n: int, d: int) -> dict[str, dict[str, float]]:
 
 
 def peak_bytes(kind: str, n: int, d: int) -> int:
-    """Of a step with gradients, weights included."""
+    """Count what a step with gradients takes at most, weights included."""
     with FakeTensorMode(), Footprint() as footprint:
         layer = layer_of(kind, n, d)
         pose = torch.rand(SAMPLES, n, d, requires_grad=True)

@@ -129,7 +129,7 @@ SMALL_SIDES = {"inverted": 16, "em": 18, "deepcaps": 16}
 
 
 def tiny(case: Case) -> Case:
-    """The same case a hundredth of its size, or near it: to see that it runs, not how fast."""
+    """Make a case a hundredth of its size, or near it: to see that it runs, not how fast."""
     if case.task == "op":
         size = case.size | {"n_in": case.size["n_in"] // 10}
         return dataclasses.replace(case, batch=max(1, case.batch // 10), size=size)

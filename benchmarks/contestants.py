@@ -28,7 +28,7 @@ class Contestant:
 
 
 def leaving_out(contestant: Contestant, part: str) -> Contestant:
-    """The same contestant without a fast part."""
+    """Take a fast part away from a contestant."""
     if part not in PARTS:
         raise ValueError(f"no fast part is called {part!r}; there are {', '.join(PARTS)}.")
     return dataclasses.replace(contestant, name=f"{contestant.name}-without-{part}", without=part)

@@ -77,7 +77,7 @@ def unpack(packed: Path, scratch: Path, root: Path) -> Path:
 
 
 def content(path: Path) -> bytes:
-    """Of a file, or of the same packed by gzip, which xz makes a sixth smaller."""
+    """Read a file, or the same packed by gzip, which xz makes a sixth smaller."""
     if path.is_file():
         return path.read_bytes()
     packed = path.with_name(f"{path.name}.gz")

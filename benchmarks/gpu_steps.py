@@ -80,7 +80,7 @@ class Step:
         self.train(self.batches[number % len(self.batches)])
 
     def loss(self, number: int) -> float:
-        """That of one more update."""
+        """Make one more update, and give its loss."""
         self(number)
         self.update.read()
         loss = self.update.sums.means()["loss"]
@@ -155,7 +155,7 @@ def copy(device: torch.device, tiny: bool) -> Found:
 
 
 def launches(device: torch.device, tiny: bool) -> Found:
-    """Of the smallest kernel, from Python and out of a graph of a thousand."""
+    """Time the smallest kernel, from Python and out of a graph of a thousand."""
     x = torch.zeros(1, device=device)
 
     def some(count: int = 1000) -> None:
@@ -291,7 +291,7 @@ def together(preset: str, device: torch.device, tiny: bool, way: str, count: int
 
 
 class Stacked:
-    """The same step of several networks that differ in their seeds, as one of stacked weights:
+    """One step of several networks that differ in their seeds, as one of stacked weights:
     every operator once for all of them, by vmap. `captured` as a CUDA graph."""
 
     def __init__(self, preset: str, device: torch.device, batch_size: int, count: int):

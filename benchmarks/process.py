@@ -110,8 +110,8 @@ def _small(case: Case) -> Case:
 
 
 def _gflop(case: Case, contestant: Contestant) -> float:
-    """Of a step: counted on two images, for FLOPs grow with the batch and nothing else. A backward
-    pass takes twice its forward pass where no counter sees it."""
+    """Count the FLOPs of a step on two images, for they grow with the batch and nothing else. A
+    backward pass takes twice its forward pass where no counter sees it."""
     batch = min(case.batch, 2)
     eager = dataclasses.replace(contestant, compiled=False)
     subject = build(dataclasses.replace(case, batch=batch), eager)

@@ -196,7 +196,7 @@ def fields_of(form: Form, cell: Cell) -> dict[str, Any]:
 
 
 def hours(form: Form, cell: Cell) -> float:
-    """Of one network, in hours of two cores that each train one."""
+    """Estimate one network, in hours of two cores that each train one."""
     epochs = fields_of(form, cell)["epochs"]
     if cell.way in MASKED:
         epochs = 0
@@ -265,7 +265,7 @@ def row_of(run: Run, cell: Cell, root: Path | None) -> dict[str, Any]:
 
 
 def rows_there(folder: Path, cells: list[Cell]) -> list[dict[str, Any]]:
-    """Those that are written down already, whether their runs are here or not."""
+    """Read the rows that are written down already, whether their runs are here or not."""
     files = [cell.folder(folder).with_name(f"{cell.way}.json") for cell in cells]
     return [dict(json.loads(file.read_text())) for file in files if file.is_file()]
 
