@@ -17,8 +17,6 @@ from cases import Case
 from contestants import CONTESTANTS, Contestant
 from harness import Launch, Settings, measure
 
-__all__ = ["NAMED", "ONE_ROUND", "compared", "named", "of_ours", "pairs", "report", "unpacked"]
-
 Result = dict[str, Any]
 
 _NETWORKS = {

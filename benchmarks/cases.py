@@ -4,8 +4,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["CASES", "Case", "tiny"]
-
 
 @dataclass(frozen=True)
 class Case:

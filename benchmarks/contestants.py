@@ -7,8 +7,6 @@ from parts import PARTS
 
 from torchcaps.ops import native
 
-__all__ = ["CONTESTANTS", "Contestant", "absent", "environment", "leaving_out"]
-
 
 @dataclass(frozen=True)
 class Contestant:

@@ -15,8 +15,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-__all__ = ["RARE", "has", "pack", "unpack"]
-
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that a machine for training seldom has.
 RARE = ("pydantic", "pydantic-core", "annotated-types", "typing-inspection")

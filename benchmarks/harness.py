@@ -33,8 +33,6 @@ from contestants import Contestant, absent
 from contestants import environment as environment_of
 from process import Settings, in_one_line
 
-__all__ = ["ENVIRONMENTS", "Settings", "in_a_process", "measure", "of_peak", "table"]
-
 Result = dict[str, Any]
 Launch = Callable[[Result, str, Settings], Result]
 

@@ -11,8 +11,6 @@ from torch import nn
 
 from torchcaps.ops import fused, native
 
-__all__ = ["PARTS", "QUESTIONS", "is_in", "switch_off", "with_a_choice"]
-
 # Layers that compute directly, or in PyTorch, when `is_direct` is True.
 LAYERS = {
     "fourier": "LargeConv2d",

@@ -20,8 +20,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import torchcaps
 
-__all__ = ["NO_MEMORY", "Settings", "errors", "in_one_line", "judge", "memory_mb"]
-
 Result = dict[str, Any]
 
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")

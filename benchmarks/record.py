@@ -8,8 +8,6 @@ from typing import Any
 from torchcaps._paths import write_whole
 from torchcaps.train.folder.environment import environment
 
-__all__ = ["write_record"]
-
 
 def write_record(file: Path, what: str, **found: Any) -> None:
     about = {"date": datetime.now(UTC).date().isoformat(), "environment": environment()}

@@ -22,8 +22,6 @@ from torchcaps.layers import DenseCapsules, keep_memory, make_routing, with_chan
 from torchcaps.layers import use_backend as choose_backend
 from torchcaps.types import Capsules
 
-__all__ = ["Subject", "book_names", "build", "ours", "take", "ways"]
-
 Outputs = tuple[Tensor, Tensor | None]
 
 

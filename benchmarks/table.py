@@ -9,8 +9,6 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["PAGE", "RECORDS", "ROWS", "rendered", "table"]
-
 RECORDS = Path(__file__).parent / "records"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 START, END = "<!-- python benchmarks/table.py -->", "<!-- end of the table -->"

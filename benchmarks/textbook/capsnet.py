@@ -6,8 +6,6 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "CapsNet"]
-
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
     "backbone.0.": "conv.",

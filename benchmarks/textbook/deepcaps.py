@@ -5,8 +5,6 @@ routed by a 3-D convolution, classes by dynamic routing from the last two cells.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "DeepCaps"]
-
 TYPES, WIDTH = 32, 128
 
 # A torchcaps network calls its tensors by the names on the left.

@@ -6,8 +6,6 @@ The reader holds the votes constant in all but the last iteration, or lets gradi
 import torch
 from torch import Tensor, nn
 
-__all__ = ["DynamicOp", "dynamic_routing", "squash"]
-
 
 class DynamicOp(nn.Module):
     """Child poses [b, i, d] and matrices [i, j, o, d] as parameters, so that both get gradients."""

@@ -5,8 +5,6 @@ self-attention over all pairs of votes, summed before they are multiplied.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "EfficientCapsNet"]
-
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
     "primary.projection.": "primary.",

@@ -9,8 +9,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "MatrixCapsNet"]
-
 A, B, C = 64, 8, 16
 D, SIDE = 16, 4
 

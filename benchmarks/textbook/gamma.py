@@ -9,8 +9,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "GammaCapsNet"]
-
 # A torchcaps network calls its tensors by the names on the left.
 NAMES = {
     "backbone.0.": "conv.",

@@ -7,8 +7,6 @@ anew, as Procedure 1 stands.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["NAMES", "InvertedCapsNet"]
-
 TYPES, D, SIDE = 32, 16, 4
 
 # A torchcaps network calls its tensors by the names on the left.

@@ -27,8 +27,6 @@ from fuzz.bench import Bench
 from fuzz.commands import check_command, draw_command
 from torchcaps.data import SOURCES
 
-__all__ = ["bench", "fuzz", "main"]
-
 SHOWN = 20
 # How often each kind has its turn; one turn of values has twenty of them.
 WEIGHTS = {"files": 4.0, "commands": 2.0, "values": 0.4, "numbers": 4.0}

@@ -27,8 +27,6 @@ from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run
 from torchcaps_claims.site import BEGIN, END
 
-__all__ = ["Bench"]
-
 
 class Bench:
     def __init__(self, folder: Path):

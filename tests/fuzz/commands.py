@@ -22,8 +22,6 @@ from torchcaps.data import PUBLISHED
 from torchcaps.data.registry import PublishedSet, RemoteFile
 from torchcaps.study import pool
 
-__all__ = ["check_command", "draw_command"]
-
 TOLD = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 ARGUMENTS, GOOD = TOLD["arguments"], TOLD["good"]
 # Of other machines, of which the bench has none.

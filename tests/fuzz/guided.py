@@ -26,8 +26,6 @@ with atheris.instrument_imports(include=["torchcaps"]):
     from fuzz.inputs import Target, check_content, targets
     from fuzz.mutate import mutated
 
-__all__ = ["main"]
-
 # Commands, which take seconds.
 COMMANDS = ("study ", "data get", "signed: train", "signed: eval")
 ROOT = Path(torchcaps.__file__).parent

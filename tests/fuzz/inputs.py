@@ -46,9 +46,6 @@ from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Run, read_recipe
 from torchcaps.train.folder.state import state_of
 
-__all__ = ["Target", "check_content", "check_file", "targets"]
-
-
 CAME_TO = ("accepted", "refused")
 
 

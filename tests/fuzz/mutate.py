@@ -4,8 +4,6 @@ import json
 import random
 from typing import Any
 
-__all__ = ["mutated", "odd_value", "value_mutated"]
-
 # What readers stumble over.
 WORDS = [b"\x00", b"\xff" * 8, b"NaN", b"1e999", b"-1", b"9" * 5000, b"[" * 3000, b"{}", b"null"]
 WORDS += [

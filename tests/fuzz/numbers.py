@@ -40,8 +40,6 @@ from torchcaps import TorchcapsError
 from torchcaps.ops.routing import distance, dynamic, em, inverted
 from torchcaps.types import Step
 
-__all__ = ["Drawn", "Judge", "Off", "check", "draw", "made", "ways_of"]
-
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DTYPES["float64"] = torch.float64
 # So many times the error of the plain op, or of arguments that are rounded; the error that is none,

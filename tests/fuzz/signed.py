@@ -15,8 +15,6 @@ from fuzz.mutate import mutated, value_mutated
 from torchcaps._digests import NAME, digest_of
 from torchcaps.train import Run
 
-__all__ = ["in_gzip", "in_safetensors", "in_state", "in_zip", "sign"]
-
 
 def in_gzip(content: bytes, draw: random.Random) -> bytes:
     return gzip.compress(mutated(gzip.decompress(content), draw))

@@ -7,8 +7,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Wrong", "check_sentence", "in_time", "quiet"]
-
 SECONDS, LETTERS = 20, 2000
 
 

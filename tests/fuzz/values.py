@@ -32,8 +32,6 @@ from torchcaps.tasks.check_run import check_run
 from torchcaps.tasks.values_file import values_file
 from torchcaps.train import Recipe, make_recipe
 
-__all__ = ["EACH", "Property", "check_property", "properties"]
-
 # So many values are drawn of a property at once.
 EACH = 20
 NUMBERS = st.integers(-2, 12) | st.integers() | st.floats()

@@ -3,8 +3,6 @@
 import torch
 from hypothesis import strategies as st
 
-__all__ = ["SIZES", "scaled"]
-
 # A word, or an exponent of ten. Each number of a "mixture" has a size of its own.
 SIZES = st.sampled_from(["zero", "huge", "subnormal", "mixture"]) | st.integers(-30, 4)
 FACTORS = {"zero": 0.0, "huge": 1e4}

@@ -2,8 +2,6 @@
 
 import torch
 
-__all__ = ["N_IN", "N_OUT", "SIZE", "VOTES", "D", "assert_equal", "bound", "random_parameters"]
-
 N_IN, N_OUT, D = SIZE = (5, 4, 2)
 VOTES = (3, *SIZE)
 
