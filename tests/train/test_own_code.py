@@ -7,12 +7,8 @@ import pytest
 
 from error_text import text_of
 from torchcaps.train import own_code
-from torchcaps.train.own_code import (
-    check_imported,
-    fault_of_own_code,
-    import_file,
-    imported_files,
-)
+from torchcaps.train.folder.environment import check_imported
+from torchcaps.train.own_code import fault_of_own_code, import_file, imported_files
 
 
 @pytest.fixture(autouse=True)

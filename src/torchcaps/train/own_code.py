@@ -2,19 +2,15 @@
 
 import hashlib
 import importlib.util
-import logging
 import sys
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import CLASSES
-from torchcaps.train.folder.objects import damaged
 
 # By the name of the module: the path and the SHA-256 of its file.
 _IMPORTED: dict[str, dict[str, str]] = {}
@@ -68,42 +64,6 @@ def import_file(path: Path) -> None:
 def imported_files() -> list[dict[str, str]]:
     """Give what was imported so far, for the record of a run."""
     return list(_IMPORTED.values())
-
-
-def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
-    """Refuse to open a run that began with files which are not imported here; say where one of them
-    has changed since. `began` is what the run wrote down of its environment."""
-    files = began.get("imported", [])
-    files = files if isinstance(files, list) else [files]
-    for each in files:
-        if not isinstance(each, Mapping) or not {"path", "sha256"} <= set(each):
-            raise damaged(
-                folder / "environment.json",
-                f"'imported' should hold a path and a sha256 a file, where {short(each)} is",
-            )
-        path, digest = Path(str(each["path"])), str(each["sha256"])
-        if any(one["sha256"] == digest for one in _IMPORTED.values()):
-            # Renamed since, perhaps.
-            continue
-        here = _IMPORTED.get(path.stem)
-        if here is None and path.stem not in sys.modules:
-            # A file of the run that is here is none that was renamed.
-            others = [one["path"] for one in _IMPORTED.values() if one["sha256"] not in str(files)]
-            names = " or ".join(Path(other).name for other in others)
-            renamed = f"; if {names} is that file, changed since, name it {path.name} again"
-            raise TorchcapsError(
-                f"{folder} was trained with code of your own, {path.name}, which a run does not "
-                f"carry; add --import {path.name} to the command, or import it first in "
-                f"Python{renamed if others else ''}."
-            )
-        if here is not None and here["sha256"] != digest:
-            logging.getLogger("torchcaps").warning(
-                "%s was begun with another version of %s (SHA-256 %s…, now %s…)",
-                folder,
-                path.name,
-                digest[:12],
-                here["sha256"][:12],
-            )
 
 
 def fault_of_own_code(error: Exception) -> str | None:

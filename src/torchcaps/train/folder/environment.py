@@ -1,10 +1,12 @@
 """What a number depends on besides its recipe: versions, machine, code, command."""
 
+import logging
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import torch
 
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.train.folder.objects import damaged
 from torchcaps.train.own_code import imported_files
 
 CHANGED = "+changes"
@@ -33,6 +37,43 @@ def environment() -> dict[str, Any]:
         "command": shlex.join([name, *sys.argv[1:]]),
         **({"imported": files} if (files := imported_files()) else {}),
     }
+
+
+def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
+    """Refuse to open a run that began with files which are not imported here; say where one of them
+    has changed since. `began` is what the run wrote down of its environment."""
+    files = began.get("imported", [])
+    files = files if isinstance(files, list) else [files]
+    imported = {Path(one["path"]).stem: one for one in imported_files()}
+    for each in files:
+        if not isinstance(each, Mapping) or not {"path", "sha256"} <= set(each):
+            raise damaged(
+                folder / "environment.json",
+                f"'imported' should hold a path and a sha256 a file, where {short(each)} is",
+            )
+        path, digest = Path(str(each["path"])), str(each["sha256"])
+        if any(one["sha256"] == digest for one in imported.values()):
+            # Renamed since, perhaps.
+            continue
+        here = imported.get(path.stem)
+        if here is None and path.stem not in sys.modules:
+            # A file of the run that is here is none that was renamed.
+            others = [one["path"] for one in imported.values() if one["sha256"] not in str(files)]
+            names = " or ".join(Path(other).name for other in others)
+            renamed = f"; if {names} is that file, changed since, name it {path.name} again"
+            raise TorchcapsError(
+                f"{folder} was trained with code of your own, {path.name}, which a run does not "
+                f"carry; add --import {path.name} to the command, or import it first in "
+                f"Python{renamed if others else ''}."
+            )
+        if here is not None and here["sha256"] != digest:
+            logging.getLogger("torchcaps").warning(
+                "%s was begun with another version of %s (SHA-256 %s…, now %s…)",
+                folder,
+                path.name,
+                digest[:12],
+                here["sha256"][:12],
+            )
 
 
 def commit() -> str | None:

@@ -19,10 +19,9 @@ from torchcaps.models.files.saving import content_of
 from torchcaps.models.preset import NamedNetwork, Net
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.digests import expect, is_partial, settle
-from torchcaps.train.folder.environment import commit, environment
+from torchcaps.train.folder.environment import check_imported, commit, environment
 from torchcaps.train.folder.objects import check_seen, damaged, read_objects
 from torchcaps.train.folder.recipe_file import channels_last, read_fields, read_recipe, sides
-from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.selecting import in_words
 
