@@ -98,10 +98,8 @@ def fit(
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
     with ExitStack() as held:
-        call = Call(
-            recipe, out, root, own, begin_with, label, workers, time_budget, loggers, model, trunk
-        )._replace(compiled=compiled)
-        going = begin(call, held, Told())
+        given = (recipe, out, root, own, begin_with, label, workers, time_budget, loggers, model)
+        going = begin(Call(*given, trunk, compiled), held, Told())
         if isinstance(going, Run):
             return going
         with going.told, apart(going.ranks):
@@ -166,6 +164,7 @@ class Going:
     def watch(self, call: Call, until: float | None) -> None:
         """Lay out the batches, and say who watches the steps."""
         recipe, ranks, prepared = self.source.recipe, self.ranks, self.prepared
+        self.compiles = call.compiled
         validation, pruner = prepared.validation, prepared.pruner
         # Where the recipe stops at an accuracy, and where it keeps the best epoch.
         self.stop = _stop_at(self.source, ranks, prepared)
@@ -213,7 +212,7 @@ class Going:
                 network=network,
                 beside=self.beside,
             )
-            if "compiled" in self.prepared.about:
+            if self.compiles:
                 loop.update.compile_loss()
             with _explained(self.state, loop, self.run.folder):
                 yield from loop.train(self.state)
