@@ -34,31 +34,22 @@ Ambiguities:
    backbone; the printed 12.45M needs 256 channels and a padded primary convolution, as here.
 """
 
-import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import (
-    Decoder,
-    DenseCapsules,
-    PrimaryCapsules,
-    feature_shape,
-    resnet_backbone,
-    sabour_backbone,
-)
+from torchcaps.layers import Decoder, PrimaryCapsules, resnet_backbone, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
 from torchcaps.layers.trunk import WIDTH as MAPS
 from torchcaps.layers.trunk import FrozenTrunk
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, WIDE, hands_on, listed
-from torchcaps.models.stack import dense_stack, routed_by
+from torchcaps.models.stack import stacked
 from torchcaps.ops.squashing import Squash
 
 D_CLASS = 16
@@ -101,21 +92,18 @@ def capsnet(
 ) -> CapsuleNetwork:
     maps, n_maps = _trunk(trunk, image[0], kernel, width)
     projection = rectified(LargeConv2d(n_maps, types * d_primary, kernel, stride=2), primary_relu)
-    return on_maps(
+    return stacked(
         image,
-        n_classes,
         maps,
         PrimaryCapsules(projection, d_out=d_primary, squash=primary_squash),
+        {"classes": (n_classes, d_class)},
         routing=routing,
         bias=bias,
         sharing=sharing,
-        d_class=d_class,
         squash=class_squash,
         weight_std=weight_std,
         init=init,
-        decoder=Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask)
-        if decoder
-        else None,
+        decoder=decoder and Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask),
         **of_routing,
     )
 
@@ -147,81 +135,14 @@ def tsai_dynamic_resnet(
     **of_routing: Any,
 ) -> CapsuleNetwork:
     projection = rectified(LargeConv2d(256, 256, 9, stride=2, padding=4), primary_relu)
-    return on_maps(
+    return stacked(
         image,
-        n_classes,
         resnet_backbone(image[0], width=256),
         PrimaryCapsules(projection, d_out=8),
+        {"classes": (n_classes, D_CLASS)},
         routing=routing,
         bias=bias,
         weight_std=weight_std,
         init=init,
         **of_routing,
-    )
-
-
-def on_maps(
-    image: tuple[int, int, int],
-    n_classes: int,
-    backbone: nn.Module,
-    primary: PrimaryCapsules,
-    *,
-    routing: str,
-    bias: bool,
-    weight_std: float,
-    init: Init,
-    sharing: Sharing = "none",
-    d_class: int = D_CLASS,
-    decoder: Decoder | None = None,
-    **of_routing: Any,
-) -> CapsuleNetwork:
-    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    grid = (height, width, channels // primary.d_out)
-    classes = DenseCapsules(
-        n_in=height * width * grid[2],
-        d_in=primary.d_out,
-        n_out=n_classes,
-        d_out=d_class,
-        sharing=sharing,
-        child_grid=grid,
-        weight_std=weight_std,
-        **routed_by(routing, bias=bias, **{"squash": "hinton"} | of_routing),
-    )
-    network = CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=grid,
-        layers={"classes": classes},
-        decoder=decoder,
-    )
-    return initialised(network, init)
-
-
-def stacked(
-    image: tuple[int, int, int],
-    backbone: nn.Module,
-    primary: PrimaryCapsules,
-    sizes: Mapping[str, tuple[int, int]],
-    *,
-    head: bool = False,
-    decoder: bool = False,
-    mask: Mask = "class",
-    **options: Any,
-) -> CapsuleNetwork:
-    """Stack primary capsules on the maps of a backbone, and dense layers of these sizes on them,
-    the last of them the classes."""
-    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    grid = (height, width, channels // primary.d_out)
-    n_classes, d_class = sizes["classes"]
-    return CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=grid,
-        layers=dense_stack(sizes, n_in=math.prod(grid), d_in=primary.d_out, **options),
-        head=nn.Linear(d_class, 1) if head else None,
-        decoder=Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask)
-        if decoder
-        else None,
     )

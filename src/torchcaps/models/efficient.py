@@ -33,7 +33,6 @@ from torch import nn
 
 from torchcaps.layers import (
     ConvCapsules,
-    Decoder,
     DenseCapsules,
     PrimaryCapsules,
     efficient_backbone,
@@ -43,10 +42,10 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.convolution import WholeMapConv2d
 from torchcaps.models.convnets import ConvNet
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
-from torchcaps.models.stack import routed_by
+from torchcaps.models.stack import assembled, routed_by
 from torchcaps.ops.routing import Detach
 
 D_PRIMARY, D_CLASS = 8, 16
@@ -85,15 +84,7 @@ def efficient_capsnet(
         **routed_by(routing, bias=bias, **options),
     )
     as_published(backbone, primary)
-    network = CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=(1, 1, n_in),
-        layers={"classes": classes},
-        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
-    )
-    return initialised(network, init)
+    return assembled(image, backbone, primary, {"classes": classes}, init=init, decoder=decoder)
 
 
 @listed("efficient_convnet", SMALL, 10, "ours, a control")
@@ -139,26 +130,17 @@ def rem_effconv(
         weight_std=weight_std,
         **routed_by(routing, bias=bias, **options),
     )
-    classes = DenseCapsules(
-        n_in=math.prod(windows.parent_grid),
-        d_in=d_pose,
+    classes = DenseCapsules.after(
+        windows,
         n_out=n_classes,
         d_out=d_pose,
         sharing="all",
-        child_grid=windows.parent_grid,
         weight_std=weight_std,
         **routed_by(routing, bias=bias, **options),
     )
     as_published(backbone, primary)
-    network = CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers={"conv_1": windows, "classes": classes},
-        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
-    )
-    return initialised(network, init)
+    layers = {"conv_1": windows, "classes": classes}
+    return assembled(image, backbone, primary, layers, init=init, decoder=decoder)
 
 
 def as_published(*modules: nn.Module) -> None:

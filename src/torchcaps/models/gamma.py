@@ -23,10 +23,10 @@ from typing import Any
 from torchcaps.layers import PrimaryCapsules, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
-from torchcaps.models.capsnet import stacked
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
+from torchcaps.models.stack import stacked
 from torchcaps.ops.routing import DetachVotes, Scale
 
 D_PRIMARY, D_HIDDEN, D_CLASS = 8, 8, 16
@@ -55,7 +55,7 @@ def gamma_capsnet(
         detach = "none"
     backbone = sabour_backbone(image[0])
     projection = rectified(LargeConv2d(256, 256, 9, stride=2), primary_relu)
-    network = stacked(
+    return stacked(
         image,
         backbone,
         PrimaryCapsules(projection, d_out=D_PRIMARY),
@@ -63,7 +63,10 @@ def gamma_capsnet(
         decoder=decoder,
         mask="none",
         weight_std=weight_std,
+        init=init,
         routing=routing,
-        **{"squash": "hinton", "scale": scale, "bias": bias, "detach": detach} | of_routing,
+        scale=scale,
+        bias=bias,
+        detach=detach,
+        **of_routing,
     )
-    return initialised(network, init)

@@ -40,10 +40,10 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.capsule_layer import Pose
 from torchcaps.layers.schedule import Schedule
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, OVERLAID, hands_on, listed
-from torchcaps.models.stack import routed_by
+from torchcaps.models.stack import assembled, routed_by
 from torchcaps.types import Grid
 
 # Of a hundred classes.
@@ -99,15 +99,7 @@ def tsai_inverted(
         top = layers["classes"].routing
         for beta in (top.get_parameter("beta_a"), top.get_parameter("beta_u")):
             beta.requires_grad_(False)
-    return CapsuleNetwork(
-        image=image,
-        backbone=below,
-        primary=primary,
-        primary_grid=(height, width, types),
-        layers=layers,
-        head=nn.Linear(d_pose, 1),
-        schedule=schedule,
-    )
+    return assembled(image, below, primary, layers, head=True, schedule=schedule)
 
 
 @listed("tsai_dmm_matrix", OVERLAID, 10, "tsai2020 Table 10")
@@ -124,19 +116,14 @@ def tsai_dmm(
     schedule: Schedule = "concurrent",
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    parts = _dmm_parts(
+    return _dmm(
         LayerNormPrimaryCapsules,
         image,
         n_classes,
         types,
         d_pose,
-        routing="inverted",
-        pose=pose,
-        **of_routing,
-    )
-    return CapsuleNetwork(
-        **parts,
-        head=nn.Linear(d_pose, 1),
+        {"routing": "inverted", "pose": pose} | of_routing,
+        head=True,
         head_scores="independent_logits",
         schedule=schedule,
     )
@@ -154,40 +141,26 @@ def tsai_dmm_vector_dynamic(
     init: Init = "paper",
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    options = {"squash": "hinton"} | of_routing
-    parts = _dmm_parts(
-        PrimaryCapsules, image, n_classes, types, d_pose, routing=routing, pose="vector", **options
-    )
-    return initialised(CapsuleNetwork(**parts), init)
+    routed = {"routing": routing, "pose": "vector", "squash": "hinton"} | of_routing
+    return _dmm(PrimaryCapsules, image, n_classes, types, d_pose, routed, init=init)
 
 
-def _dmm_parts(
+def _dmm(
     kind: type[PrimaryCapsules | LayerNormPrimaryCapsules],
     image: tuple[int, int, int],
     n_classes: int,
     types: int,
     d_pose: int,
-    *,
-    routing: str,
-    pose: Pose,
-    **of_routing: Any,
-) -> dict[str, Any]:
-    """What networks for overlaid digits are made of: one layer of windows below the classes."""
+    routed: dict[str, Any],
+    **parts: Any,
+) -> CapsuleNetwork:
+    """Make a network for overlaid digits: one layer of windows below the classes."""
     backbone = simple_backbone(image[0], 1024)
     primary = kind(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
     _, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    grid = (height, width, types)
-    layers = _layers(
-        grid,
-        d_pose,
-        windows={"conv_1": (types, 1)},
-        dense={"classes": n_classes},
-        routing=routing,
-        pose=pose,
-        **of_routing,
-    )
-    made = {"image": image, "backbone": backbone, "primary": primary}
-    return made | {"primary_grid": grid, "layers": layers}
+    grid, windows = (height, width, types), {"conv_1": (types, 1)}
+    layers = _layers(grid, d_pose, windows=windows, dense={"classes": n_classes}, **routed)
+    return assembled(image, backbone, primary, layers, **parts)
 
 
 def _layers(

@@ -42,6 +42,7 @@ from torchcaps.layers import (
 )
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
+from torchcaps.models.stack import assembled
 from torchcaps.ops.routing import Compete, EMVariant
 
 D_POSE = 16
@@ -157,7 +158,7 @@ def _network(
 ) -> CapsuleNetwork:
     """`em` goes to the routing of every layer; the first of two numbers is for all but the last."""
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    grid = primary_grid = (height, width, channels // D_POSE)
+    grid = (height, width, channels // D_POSE)
     layers: dict[str, ConvCapsules | DenseCapsules] = {}
     for depth, (n_types, stride) in enumerate(zip(types, (2, 1), strict=True), start=1):
         layer = ConvCapsules(
@@ -174,22 +175,18 @@ def _network(
         )
         layers[f"conv_{depth}"] = layer
         grid = layer.parent_grid
-    layers["classes"] = DenseCapsules(
-        n_in=grid[0] * grid[1] * grid[2],
-        d_in=D_POSE,
+    layers["classes"] = DenseCapsules.after(
+        layer,
         n_out=n_classes,
         d_out=D_POSE,
         pose="matrix",
         sharing="type",
-        child_grid=grid,
         coordinates=True,
         routing=EMRouting(lambda_=lambdas[1], **em),
         vote_bias=vote_bias,
         weight_std=stds[1],
     )
-    return CapsuleNetwork(
-        image=image, backbone=backbone, primary=primary, primary_grid=primary_grid, layers=layers
-    )
+    return assembled(image, backbone, primary, layers)
 
 
 def _four(sizes: str) -> list[int]:

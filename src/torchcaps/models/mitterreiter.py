@@ -40,7 +40,6 @@ from torch import nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import (
     AttentionCapsules,
-    Decoder,
     DenseCapsules,
     PrimaryCapsules,
     UniformRouting,
@@ -49,12 +48,12 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.layers.backbone import rectified
-from torchcaps.models.capsnet import stacked
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import SQUASHES
 from torchcaps.models.preset import SMALL, WIDE, hands_on, listed
+from torchcaps.models.stack import assembled, stacked
 from torchcaps.ops.squashing import Squash
 
 # Ours: 6 depths × 4 numbers of capsules × 5 of components, and one layer routed from as many
@@ -107,7 +106,7 @@ def mitterreiter_grid(
     n_primary, *hidden = _counts(widths)
     backbone, projection = _trunk(image, n_primary * d_pose)
     sizes = {f"hidden_{depth}": (n, d_pose) for depth, n in enumerate(hidden, start=2)}
-    network = stacked(
+    return stacked(
         image,
         backbone,
         PrimaryCapsules(rectified(projection, primary_relu), d_out=d_pose, squash=squash),
@@ -119,9 +118,9 @@ def mitterreiter_grid(
         bias=bias,
         prior=prior,
         squash=squash,
+        init=init,
         **of_routing,
     )
-    return initialised(network, init)
 
 
 @listed("mitterreiter_5x16", WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1")
@@ -178,14 +177,8 @@ def mhsa_stack(
         weight_std=weight_std,
         routing=UniformRouting(squash="exp"),
     )
-    return CapsuleNetwork(
-        image=image,
-        backbone=backbone,
-        primary=PrimaryCapsules(projection, d_out=d_pose, squash="exp"),
-        primary_grid=(1, 1, n_capsules),
-        layers=hidden | {"classes": classes},
-        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
-    )
+    primary = PrimaryCapsules(projection, d_out=d_pose, squash="exp")
+    return assembled(image, backbone, primary, hidden | {"classes": classes}, decoder=decoder)
 
 
 def _trunk(image: tuple[int, int, int], channels: int) -> tuple[nn.Module, nn.Module]:

@@ -19,11 +19,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.layers import PrimaryCapsules, feature_shape
-from torchcaps.models.capsnet import on_maps
 from torchcaps.models.convnets import Plain
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import hands_on, listed
 from torchcaps.models.pretrained import make_backbone
+from torchcaps.models.stack import stacked
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Output
 
@@ -49,17 +49,15 @@ def capsules_on_backbone(
 ) -> CapsuleNetwork:
     maps = make_backbone(backbone, image[0])
     projection = nn.Conv2d(feature_shape(maps, image)[0], types * d_primary, 1)
-    return on_maps(
+    return stacked(
         image,
-        n_classes,
         maps,
         PrimaryCapsules(projection, d_out=d_primary),
+        {"classes": (n_classes, d_class)},
         routing=routing,
         bias=bias,
-        d_class=d_class,
         squash=class_squash,
         weight_std=weight_std,
-        init="paper",
         **of_routing,
     )
 

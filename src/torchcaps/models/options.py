@@ -7,8 +7,7 @@ from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, EMRouting, Routing, UniformRouting
 from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.models.limits import MOST
-from torchcaps.models.preset import Preset
-from torchcaps.models.stack import routing_options
+from torchcaps.models.preset import Preset, routing_options
 
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}

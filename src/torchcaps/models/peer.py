@@ -41,11 +41,11 @@ from torchcaps._checks import check_choice
 from torchcaps.layers import PrimaryCapsules, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
-from torchcaps.models.capsnet import stacked
-from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.initialise import Init
 from torchcaps.models.limits import check_layers
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import SMALL, hands_on, listed
+from torchcaps.models.stack import stacked
 
 # Words, since there are three.
 Bias = Literal["none", "added", "odd"]
@@ -69,7 +69,7 @@ def peer_deep_dynamic(
     primary_relu: bool = False,
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    network = _deep(
+    return _deep(
         image,
         n_classes,
         n_layers,
@@ -79,9 +79,9 @@ def peer_deep_dynamic(
         routing=routing,
         bias=_bias(bias),
         weight_std=weight_std,
+        init=init,
         **of_routing,
     )
-    return initialised(network, init)
 
 
 @listed("peer_deep_em", SMALL, 10, "peer2022 §5.3")

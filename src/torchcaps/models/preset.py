@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from torchcaps.layers import ROUTINGS
 from torchcaps.layers.routing.table import all_routing_options
-from torchcaps.models.stack import routing_options
 from torchcaps.types import Couple, Intervene, Keep, Output
 
 # Images as (channels, height, width): of MNIST, and moved on a larger canvas; two overlaid; CIFAR.
@@ -157,6 +156,12 @@ def listed(
         return build
 
     return enter
+
+
+def routing_options(routing: str) -> frozenset[str]:
+    """Give what this routing can be told."""
+    known = frozenset(inspect.signature(ROUTINGS[routing]).parameters)
+    return known | {"bias"} if routing == "em" else known
 
 
 def hands_on(names: str, *, routing: str = "") -> Callable[[Maker], Maker]:
