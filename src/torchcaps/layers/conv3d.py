@@ -46,6 +46,7 @@ class Conv3dCapsules(nn.Module):
 
     # The axis over which the couplings of a trace sum to one: positions and types together.
     normalised_over = "parents"
+    window = None
 
     def __init__(
         self,

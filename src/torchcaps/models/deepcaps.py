@@ -70,22 +70,14 @@ from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.images import prepared
 from torchcaps.models.iterating import routed_so_often
+from torchcaps.models.network import traced
 from torchcaps.models.options import ITERATES
 from torchcaps.models.preset import SMALL, NamedNetwork, hands_on, listed
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, SquashOver
 from torchcaps.ops.routing.common import capsules, lengths
 from torchcaps.ops.squashing import squash_known as g
-from torchcaps.types import (
-    Capsules,
-    Couple,
-    Grid,
-    Intervene,
-    Keep,
-    LayerTrace,
-    Output,
-    Routed,
-)
+from torchcaps.types import Capsules, Couple, Grid, Intervene, Keep, Output, Routed, Trace
 
 WIDTH, TYPES = 128, 32
 D_CELLS, D_CLASS = (4, 8, 8, 8), 32
@@ -176,36 +168,21 @@ class DeepCaps(NamedNetwork):
         routed = routed._replace(parents=leaving("classes", routed.parents, changes))
         scores = routed.parents.activation
         assert scores is not None
-        trace = (
-            self._trace(_whole_maps(halved), skipped, children, routed) if keep != "none" else ()
-        )
+        trace: Trace = ()
+        if keep != "none":
+            maps = _whole_maps(halved)
+            steps = tuple(step._replace(children=maps) for step in skipped.steps)
+            skipped = skipped._replace(steps=steps)
+            trace = (
+                traced("cell_4_skip", skip, maps, skipped, (1, 1, TYPES)),
+                # Two grids joined are none.
+                traced("classes", classes, children, routed, None),
+            )
         drawn = None
         if self.decoder is not None:
             # As in CapsuleNetwork: poses of EM routing have any length.
             drawn = self.decoder(routed.parents, scores.argmax(-1) if target is None else target)
         return Output(scores, "lengths", routed.parents, drawn, trace)
-
-    def _trace(
-        self, maps: Capsules, skipped: Routed, children: Capsules, routed: Routed
-    ) -> tuple[LayerTrace, ...]:
-        skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
-        assert isinstance(skip, Conv3dCapsules)
-        assert isinstance(classes, DenseCapsules)
-        steps = tuple(step._replace(children=maps) for step in skipped.steps)
-        over = classes.routing.normalised_over
-        return (
-            LayerTrace(
-                "cell_4_skip",
-                maps,
-                skipped._replace(steps=steps),
-                (1, 1, TYPES),
-                skip.normalised_over,
-                skip.weight,
-                skip.parent_grid,
-            ),
-            # Two grids joined are none.
-            LayerTrace("classes", children, routed, None, over, classes.weight),
-        )
 
 
 @listed("deepcaps", (3, 64, 64), 10, "rajasegaran2019", shared=ITERATES)

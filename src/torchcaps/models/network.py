@@ -139,18 +139,7 @@ class CapsuleNetwork(NamedNetwork):
             # With a concurrent schedule the children of the last step, not the last ones.
             children = routed[name].steps[-1].children
             assert children is not None
-            trace.append(
-                LayerTrace(
-                    name,
-                    children,
-                    routed[name],
-                    grid,
-                    _normalised_over(layer),
-                    layer.weight,
-                    layer.parent_grid,
-                    layer.window,
-                )
-            )
+            trace.append(traced(name, layer, children, routed[name], grid))
             grid = layer.parent_grid
         return tuple(trace)
 
@@ -207,5 +196,11 @@ class CapsuleNetwork(NamedNetwork):
         return int(counts[0])
 
 
-def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
-    return (layer if isinstance(layer, AttentionCapsules) else layer.routing).normalised_over
+def traced(
+    name: str, layer: Any, children: Capsules, routed: Routed, grid: Grid | None
+) -> LayerTrace:
+    """Say of a layer what analysis looks at; `grid` is where its children lie."""
+    # Attention, and 3-D convolutional capsules, route by themselves.
+    over = (layer.routing if isinstance(layer, CapsuleLayer) else layer).normalised_over
+    seen = (layer.weight, layer.parent_grid, layer.window)
+    return LayerTrace(name, children, routed, grid, over, *seen)
