@@ -130,10 +130,13 @@ class ConvNet(Plain):
         return Output(self.head(features), self.scores_are, classes, drawn)
 
 
+@listed("gu_convnet_cr", SMALL, 10, "gu2021 §3.3")
 class ConvNetCR(Plain):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
-    def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int, width: int):
+    def __init__(
+        self, *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
+    ):
         super().__init__()
         self.image, self.n_classes = image, n_classes
         self.units = _units(image, n_classes, kernel, width)
@@ -146,6 +149,7 @@ class ConvNetCR(Plain):
         return Output(logits, "independent_logits", classes, drawn)
 
 
+@listed("gu_convnet_cr_sf", SMALL, 10, "gu2021 §3.3")
 class ConvNetCRSF(Plain):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
@@ -154,9 +158,9 @@ class ConvNetCRSF(Plain):
         *,
         image: tuple[int, int, int],
         n_classes: int,
-        kernel: int,
-        width: int,
-        primary_relu: bool,
+        kernel: int = 9,
+        width: int = 256,
+        primary_relu: bool = True,
     ):
         super().__init__()
         self.image, self.n_classes = image, n_classes
@@ -223,13 +227,6 @@ def convnet_avg(
     return _averaged(image, maps, n_classes, "logits")
 
 
-@listed("gu_convnet_cr", SMALL, 10, "gu2021 §3.3")
-def gu_convnet_cr(
-    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
-) -> ConvNetCR:
-    return ConvNetCR(image=image, n_classes=n_classes, kernel=kernel, width=width)
-
-
 @listed("gu_convnet_r", SMALL, 10, "gu2021 §3.3")
 def gu_convnet_r(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
@@ -242,20 +239,6 @@ def gu_convnet_r(
         scores_are="independent_logits",
         decoder=_unmasked(units, image),
         d_class=D_CLASS,
-    )
-
-
-@listed("gu_convnet_cr_sf", SMALL, 10, "gu2021 §3.3")
-def gu_convnet_cr_sf(
-    *,
-    image: tuple[int, int, int],
-    n_classes: int,
-    kernel: int = 9,
-    width: int = 256,
-    primary_relu: bool = True,
-) -> ConvNetCRSF:
-    return ConvNetCRSF(
-        image=image, n_classes=n_classes, kernel=kernel, width=width, primary_relu=primary_relu
     )
 
 

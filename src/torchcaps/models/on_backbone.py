@@ -62,26 +62,22 @@ def capsules_on_backbone(
     )
 
 
+@listed("linear_on_backbone", PICTURES, 10, "ours, a control")
 class LinearOnBackbone(Plain):
     """The mean over the maps of a backbone, and one linear map of it."""
 
-    def __init__(self, *, image: tuple[int, int, int], backbone: nn.Module, n_classes: int):
+    def __init__(
+        self,
+        *,
+        image: tuple[int, int, int],
+        n_classes: int,
+        backbone: str = "resnet18",
+        weights: str = "random",
+    ):
         super().__init__()
         self.image = image
-        self.backbone = backbone
-        self.head = nn.Linear(feature_shape(backbone, image)[0], n_classes)
+        self.backbone = make_backbone(backbone, image[0])
+        self.head = nn.Linear(feature_shape(self.backbone, image)[0], n_classes)
 
     def _answer(self, image: Tensor, target: Tensor | None) -> Output:
         return Output(self.head(self.backbone(image).mean((-2, -1))), "logits")
-
-
-@listed("linear_on_backbone", PICTURES, 10, "ours, a control")
-def linear_on_backbone(
-    *,
-    image: tuple[int, int, int],
-    n_classes: int,
-    backbone: str = "resnet18",
-    weights: str = "random",
-) -> LinearOnBackbone:
-    maps = make_backbone(backbone, image[0])
-    return LinearOnBackbone(image=image, backbone=maps, n_classes=n_classes)
