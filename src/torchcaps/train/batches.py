@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
@@ -16,8 +16,12 @@ from torchcaps.train.seeds import ORDER, seed_of
 AT_ONCE = 1 << 28
 
 
-class _Order(Sampler[tuple[int, Tensor]]):
-    """(epoch, indices) of whole batches, on a device. Lightning calls `set_epoch`."""
+# Of a batch: which share of it is a rank's, its epoch, and the numbers of the rank's images.
+Part = tuple[float, int, Tensor]
+
+
+class _Order:
+    """(epoch, indices) of whole batches, on a device."""
 
     # Of the images, where an epoch shows every class equally often.
     labels: Tensor | None = None
@@ -74,9 +78,6 @@ class Batches:
     than there are ranks, a rank without one takes the first as a stand-in, and `share` is 0.
     """
 
-    # Lightning looks for one beside the sampler.
-    batch_sampler = None
-
     def __init__(
         self,
         images: Images,
@@ -102,27 +103,38 @@ class Batches:
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Batch]:
-        # Workers start when the first batch is wanted: on resuming, Lightning makes the iterator
-        # before it says which epoch it is.
-        sliced = _Sliced(self.images, self.rank, self.ranks)
         self.given = self.sampler.skip
-        made: Iterable[tuple[float, Batch]] = map(sliced.__getitem__, self.sampler)
+        parts = map(self._part, self.sampler)
+        made: Iterable[tuple[float, Batch]] = map(_Made(self.images).__getitem__, parts)
         if self.workers:
-            made = self._by_workers(sliced)
+            made = DataLoader(
+                _Made(self.images),
+                sampler=parts,
+                batch_size=None,
+                num_workers=self.workers,
+                pin_memory=torch.cuda.is_available(),
+                # Its own, or it would draw from the global one and break resuming.
+                generator=torch.Generator().manual_seed(0),
+            )
         elif self.sampler.device is not None:
-            made = self._together(sliced)
+            made = self._together(parts)
         for share, batch in made:
             self.given, self.share = self.given + 1, share
             yield batch
 
-    def _together(self, sliced: "_Sliced") -> Iterator[tuple[float, Batch]]:
+    def _part(self, at: tuple[int, Tensor]) -> Part:
+        """Take this rank's part of a batch, or a stand-in."""
+        epoch, index = at
+        own = index.tensor_split(self.ranks)[self.rank]
+        return len(own) / len(index), epoch, own if len(own) else index[:1]
+
+    def _together(self, left: Iterator[Part]) -> Iterator[tuple[float, Batch]]:
         """Make several batches at once, with the images of one by one: what is drawn for an image
         depends on its number and the epoch alone."""
         at_once = max(1, AT_ONCE // (4 * self.size * math.prod(self.images.image_shape)))
-        left = iter(self.sampler)
         while some := list(islice(left, at_once)):
-            shares, own = zip(*(sliced.own(index) for _, index in some), strict=True)
-            pixels, labels, parts = self.images.batch(torch.cat(own), some[0][0])
+            shares, epochs, own = zip(*some, strict=True)
+            pixels, labels, parts = self.images.batch(torch.cat(own), epochs[0])
             sizes = [len(each) for each in own]
             yield from zip(
                 shares,
@@ -144,24 +156,11 @@ class Batches:
         return min(self.given * self.size, len(self.images))
 
     def state_dict(self) -> dict[str, Any]:
-        """Say where it is: Lightning saves this, and hands it back when it goes on within an
-        epoch."""
+        """Say where it is, for who goes on within an epoch."""
         return {"given": self.given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.given = self.sampler.skip = state["given"]
-
-    def _by_workers(self, sliced: "_Sliced") -> DataLoader[tuple[float, Batch]]:
-        # Its own generator, or making an iterator would draw from the global one and break
-        # resuming.
-        return DataLoader(
-            sliced,
-            sampler=self.sampler,
-            batch_size=None,
-            num_workers=self.workers,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator().manual_seed(0),
-        )
 
 
 def brought(batch: Batch, device: torch.device) -> Batch:
@@ -186,18 +185,12 @@ def held_on(images: Images, device: torch.device) -> Images:
     return images
 
 
-class _Sliced(Dataset[tuple[float, Batch]]):
-    """What a rank makes of (epoch, indices): its share of the batch, as a number and as images."""
+class _Made(Dataset[tuple[float, Batch]]):
+    """The images of a part of a batch, with its share."""
 
-    def __init__(self, images: Images, rank: int, ranks: int):
-        self.images, self.rank, self.ranks = images, rank, ranks
+    def __init__(self, images: Images):
+        self.images = images
 
-    def __getitem__(self, at: tuple[int, Tensor]) -> tuple[float, Batch]:
-        epoch, index = at
-        share, own = self.own(index)
+    def __getitem__(self, part: Part) -> tuple[float, Batch]:
+        share, epoch, own = part
         return share, self.images.batch(own, epoch)
-
-    def own(self, index: Tensor) -> tuple[float, Tensor]:
-        """Take this rank's share, and its part of a batch or a stand-in."""
-        own = index.tensor_split(self.ranks)[self.rank]
-        return len(own) / len(index), own if len(own) else index[:1]
