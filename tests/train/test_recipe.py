@@ -33,7 +33,7 @@ def test_the_digest_changes_with_every_field() -> None:
 
 
 def test_the_digest_is_the_same_in_every_process() -> None:
-    # Pinned, because records name runs by it. A new field belongs into YOUNGER, and moves the
+    # Pinned, because records name runs by it. A new field is `Younger`, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
     assert make_recipe(**TOGETHER).digest() == "069b0e755fea"

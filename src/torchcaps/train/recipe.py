@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -32,36 +32,11 @@ Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 # Of any count in a recipe.
 MOST = 10**9
-# Fields younger than the first records of runs, each with the value that says what was done before
-# it was there. At that value a field leaves the digest as it was, so that runs and records of
-# before keep their names. Whoever adds a field adds it here.
-YOUNGER: dict[str, Any] = {
-    "accumulate": 1,
-    "backbone_rate": 1.0,
-    "begins_with": None,
-    "class_weights": None,
-    "crop": None,
-    "focal_gamma": 2.0,
-    "fold": None,
-    "freeze": (),
-    "groups": None,
-    "measure": (),
-    "measure_every": 1,
-    "prune": None,
-    "prune_batches": 1,
-    "prune_ramp": 5,
-    "prune_scope": "network",
-    "prune_shrink": 1e-4,
-    "prune_to": None,
-    "prune_tolerance": 0.0,
-    "prune_unit": "weight",
-    "sampling": "shuffled",
-    "select_by": "loss",
-    "standardise": None,
-    "test_data": None,
-    "train_images": None,
-    "validation_loss": "classification",
-}
+T = TypeVar("T")
+# Of a field younger than the first records of runs. Its default says what was done before it was
+# there, and at that it leaves the digest as it was, so that runs and records of before keep their
+# names. Whoever adds a field makes it one.
+Younger = Annotated[T, "younger"]
 
 Side = Annotated[int, Field(ge=1, le=MOST)]
 Weight = Annotated[float, Field(ge=0)]
@@ -80,22 +55,22 @@ class Recipe(BaseModel):
     data: str
     # Another set, on whose test images the network is tested when training is done; it is trained,
     # validated and, with stop_on = "test", stopped on `data`.
-    test_data: str | None = None
+    test_data: Younger[str | None] = None
     # (height, width) to which images are stretched, in training and whenever the run shows some.
     image_size: tuple[Side, Side] | None = None
     # Which pictures of a folder belong together, so that no group of them is parted: a regular
     # expression on their paths, or FILE.csv:COLUMN, as `data.image_folder` takes it.
-    groups: str | None = None
+    groups: Younger[str | None] = None
     # Which of how many folds of a folder is tested, (2, 5); the others are trained on.
-    fold: tuple[Side, Side] | None = None
+    fold: Younger[tuple[Side, Side] | None] = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
     # every epoch, of those that are trained on, and from the centre of all others.
-    crop: tuple[Side, Side] | None = None
+    crop: Younger[tuple[Side, Side] | None] = None
     # Trained on so many of the training images, drawn by the seed; None is all of them.
-    train_images: int | None = Field(None, ge=1, le=MOST)
+    train_images: Younger[int | None] = Field(None, ge=1, le=MOST)
     # Whether the network brings each channel to mean 0 and standard deviation 1: by what the
     # training images have, "set", or by (means, standard deviations).
-    standardise: Literal["set"] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    standardise: Younger[Literal["set"] | tuple[tuple[float, ...], tuple[float, ...]] | None] = None
     options: dict[str, Any] = {}
     epochs: int = Field(3, ge=1, le=MOST)
     batch_size: int = Field(128, ge=1, le=MOST)
@@ -112,12 +87,12 @@ class Recipe(BaseModel):
     m_minus: float = Field(0.1, ge=0, lt=1)
     lambda_: float = Field(0.5, ge=0)
     # Of the focal loss: how little counts what is nearly right.
-    focal_gamma: float = Field(2.0, ge=0)
+    focal_gamma: Younger[float] = Field(2.0, ge=0)
     # What the loss of an image is multiplied by: a number a class, or as many as make all classes
     # count the same.
-    class_weights: Literal["balanced"] | tuple[Weight, ...] | None = None
+    class_weights: Younger[Literal["balanced"] | tuple[Weight, ...] | None] = None
     # Each image once an epoch, or every class equally often: of small ones images come again.
-    sampling: Literal["shuffled", "balanced"] = "shuffled"
+    sampling: Younger[Literal["shuffled", "balanced"]] = "shuffled"
     reconstruction_weight: float = Field(0.0005, ge=0)
     optimiser: Optimiser = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -134,22 +109,22 @@ class Recipe(BaseModel):
     # Where nobody says, `models.layout` does, and the recipe is written out with the answer.
     channels_last: bool = False
     # How weights are set to zero, a way of `torchcaps.prune`; none is pruned where nobody says so.
-    prune: Prune | None = None
+    prune: Younger[Prune | None] = None
     # Which share of the weights, of all layers together; for magnitude also a list, one an epoch;
     # for lobster the most, which it stops at.
-    prune_to: Share | None = None
+    prune_to: Younger[Share | None] = None
     # After how many epochs magnitude is there; from then on what is left trains on.
-    prune_ramp: int = Field(5, ge=1, le=MOST)
+    prune_ramp: Younger[int] = Field(5, ge=1, le=MOST)
     # Units as a whole are pruned no more; recipes of before say that they were not.
-    prune_unit: Literal["weight"] = "weight"
+    prune_unit: Younger[Literal["weight"]] = "weight"
     # Whether one threshold holds for all layers, or each is pruned to the same share.
-    prune_scope: Scope = "network"
+    prune_scope: Younger[Scope] = "network"
     # Of lobster: λ, by which share it shrinks weights in a step, and by which share the validation
     # loss may rise when it prunes.
-    prune_shrink: float = Field(1e-4, gt=0, lt=1)
-    prune_tolerance: float = Field(0.0, ge=0)
+    prune_shrink: Younger[float] = Field(1e-4, gt=0, lt=1)
+    prune_tolerance: Younger[float] = Field(0.0, ge=0)
     # On how many batches snip measures which weights the loss would miss.
-    prune_batches: int = Field(1, ge=1, le=MOST)
+    prune_batches: Younger[int] = Field(1, ge=1, le=MOST)
     # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
     stop_at: float | None = Field(None, gt=0, le=1)
     stop_on: Literal["validation", "test"] = "validation"
@@ -158,24 +133,24 @@ class Recipe(BaseModel):
     patience: int | None = Field(None, ge=1, le=MOST)
     # Which weights are saved: of the last epoch, or of the best, which `select_by` tells.
     keep: Literal["last", "best"] = "last"
-    select_by: SelectBy = "loss"
+    select_by: Younger[SelectBy] = "loss"
     # Which loss that is: of the classes, or with the reconstruction's, which knows the label.
-    validation_loss: Literal["classification", "total"] = "classification"
+    validation_loss: Younger[Literal["classification", "total"]] = "classification"
     # Held out of the training images; of 0, what every epoch measures is of training images.
     validation_share: float = Field(0.1, ge=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
     # An update goes by the mean gradient of so many batches.
-    accumulate: int = Field(1, ge=1)
+    accumulate: Younger[int] = Field(1, ge=1)
     # Parts of the network, by their names in it, that stay as they begin: none of their weights is
     # trained, and normalisation goes by the statistics that it has.
-    freeze: tuple[str, ...] = ()
+    freeze: Younger[tuple[str, ...]] = ()
     # What the learning rate is multiplied by for the weights of the part `backbone`.
-    backbone_rate: float = Field(1.0, gt=0, le=1)
+    backbone_rate: Younger[float] = Field(1.0, gt=0, le=1)
     # What is measured of a fixed sample after every so many epochs, for metrics.jsonl.
-    measure: Measured = ()
-    measure_every: int = Field(1, ge=1, le=MOST)
+    measure: Younger[Measured] = ()
+    measure_every: Younger[int] = Field(1, ge=1, le=MOST)
     # The network whose weights it begins with, by twelve digits of the SHA-256 of its file.
-    begins_with: str | None = Field(None, pattern="^[0-9a-f]{12}$")
+    begins_with: Younger[str | None] = Field(None, pattern="^[0-9a-f]{12}$")
     # Which protocol filled in what was not given.
     protocol: str | None = None
 
@@ -356,6 +331,12 @@ class Recipe(BaseModel):
         return hashlib.sha256(seen.encode()).hexdigest()[:12]
 
 
+# Those of them that are younger, with what was done before they were there.
+YOUNGER: dict[str, Any] = {
+    name: field.default
+    for name, field in Recipe.model_fields.items()
+    if "younger" in field.metadata
+}
 # The fields of a recipe as `make_recipe` takes them, for type checkers; a test compares them.
 # fmt: off
 RecipeFields = TypedDict("RecipeFields", {  # noqa: UP013
