@@ -224,8 +224,8 @@ class Recipe(BaseModel):
         return tuple(map(tuple, value))
 
     @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        """Refuse a field that is set and that the others make no use of."""
+    def _holds_together(self) -> Self:
+        """Refuse a field that is set and that the others make no use of, or forbid."""
         rules = [
             ("groups", self.data == "folder", 'data = "folder"'),
             ("fold", self.data == "folder", 'data = "folder"'),
@@ -260,11 +260,11 @@ class Recipe(BaseModel):
             raise ValueError("milestones must be epochs from 1 up, each later than the last")
         if self.schedule in ("steps", "exponential") and self.decay == 1:
             raise ValueError(f'schedule = "{self.schedule}" needs decay below 1, for example 0.1')
-        return self
-
-    @model_validator(mode="after")
-    def _pruning_that_can_be(self) -> Self:
         check_pruning(self)
+        for name in () if self.validation_share else self.by_validation():
+            raise ValueError(
+                f"{name} chooses by validation images, and validation_share = 0 holds none out"
+            )
         return self
 
     def by_validation(self) -> list[str]:
@@ -276,14 +276,6 @@ class Recipe(BaseModel):
             'prune = "lobster"': self.prune == "lobster",
         }
         return [name for name, chosen in ways.items() if chosen]
-
-    @model_validator(mode="after")
-    def _nothing_by_images_that_are_not_there(self) -> Self:
-        for name in () if self.validation_share else self.by_validation():
-            raise ValueError(
-                f"{name} chooses by validation images, and validation_share = 0 holds none out"
-            )
-        return self
 
     @model_validator(mode="after")
     def _layout_of_its_model(self) -> Self:
