@@ -3,13 +3,13 @@
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.models.own import OwnNetwork, check_has_weights
+from torchcaps.models.own import as_given, check_has_weights
 
 
 def freeze(model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()) -> None:
     """Train the weights of the parts of these names no more; what fitted nothing in the file that
     the run begins with was made new and must not be among them, since nobody ever trained it."""
-    whole = _whole(model)
+    whole = as_given(model)
     parts = dict(whole.named_modules())
     for name in names:
         if name not in parts or not name:
@@ -44,9 +44,4 @@ def eval_frozen(model: nn.Module, names: tuple[str, ...]) -> None:
     """Let the parts of these names go by their statistics. They are looked up each time: Lightning
     may have put a synchronised batch normalisation in the place of one that was frozen."""
     for name in names:
-        _whole(model).get_submodule(name).eval()
-
-
-def _whole(model: nn.Module) -> nn.Module:
-    """Give the network as its parts are named."""
-    return model.module if isinstance(model, OwnNetwork) else model
+        as_given(model).get_submodule(name).eval()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import Diverged
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import as_given
 from torchcaps.prune import Pruner
 from torchcaps.train.answers import is_correct
 from torchcaps.train.compiled import Loss, compiled
@@ -281,8 +281,7 @@ def loss_and_accuracy(
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:
     """Give the pieces of a network that have weights, each routed layer by itself."""
-    whole = model.module if isinstance(model, OwnNetwork) else model
-    pieces = dict(whole.named_children())
+    pieces = dict(as_given(model).named_children())
     layers = pieces.pop("layers", None)
     if isinstance(layers, nn.ModuleDict):
         pieces |= dict(layers.items())
