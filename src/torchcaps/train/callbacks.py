@@ -1,6 +1,5 @@
 """What happens beside the steps: saving the state, writing metrics, telling how far it is."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from torchcaps.errors import Diverged, Interrupted
+from torchcaps.errors import Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import MEASURES
 from torchcaps.train.folder.run import Run
@@ -25,6 +24,7 @@ from torchcaps.train.loop import Loop, Watcher
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.selecting import SelectBy
 from torchcaps.train.told import Told
+from torchcaps.train.update import refuse_lost
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
@@ -108,11 +108,7 @@ class SaveState(Watcher):
     def on_train_epoch_end(self, loop: Loop) -> None:
         epoch = loop.current_epoch + 1
         for name, value in loop.metrics.items():
-            if not math.isfinite(value):
-                raise Diverged(
-                    f"{name} became {value} in epoch {epoch}, so training diverged; take a smaller "
-                    f"learning rate than {loop.recipe.learning_rate:g}, in a new folder."
-                )
+            refuse_lost(value, f"{name} became {value} in epoch {epoch}", loop.recipe)
         seconds = self.seconds + time.perf_counter() - self.started
         if self.writing is not None and self.writing.done():
             self._put()

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import Batch, JudgedBy
-from torchcaps.errors import Diverged, TorchcapsError, short
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.own import as_network
-from torchcaps.train.answers import is_correct
 from torchcaps.train.frozen import eval_frozen, freeze
 from torchcaps.train.loop import validated
-from torchcaps.train.loss import loss_parts
+from torchcaps.train.loss import margin_at
 from torchcaps.train.optimiser import make_optimiser, rate_factor, slower_weights
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
+from torchcaps.train.update import loss_and_accuracy, refuse_lost
 
 
 class Training(lightning.LightningModule):
@@ -75,17 +75,11 @@ class Training(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         batch = _named(batch)
-        out = self.model(batch.pixels, batch.labels)
-        parts = loss_parts(self.recipe, out, batch, self.global_step)
-        accuracy = is_correct(out, batch.labels, judged_by=self.judged_by).float().mean()
-        loss = torch.stack(list(parts.values())).sum()
-        if not bool(loss.isfinite()):
-            value = float(loss.detach())
-            raise Diverged(
-                f"the loss became {value} at step {self.global_step}, so training diverged; take a "
-                f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
-            )
-        measured = {"loss": loss, **(parts if len(parts) > 1 else {}), "accuracy": accuracy}
+        recipe, step = self.recipe, self.global_step
+        margin = torch.tensor(margin_at(recipe, step), dtype=torch.float64)
+        measured = loss_and_accuracy(self.model, recipe, batch, margin, self.judged_by)
+        loss, value = measured["loss"], float(measured["loss"].detach())
+        refuse_lost(value, f"the loss became {value} at step {step}", recipe)
         self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch.labels))
         return loss * self._counts_for(batch_idx)
 

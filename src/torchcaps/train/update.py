@@ -1,6 +1,7 @@
 """One update of a network's weights. What changes from step to step are tensors, and what a step
 measures stays on its device until it is read: nothing in a step waits for the device."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -218,11 +219,7 @@ class Update:
             return
         rows = self._measured.read(len(self._unread))
         for row, (step, images) in zip(rows, self._unread, strict=True):
-            if not np.isfinite(row[0]):
-                raise Diverged(
-                    f"the loss became {row[0]} at step {step}, so training diverged; take a "
-                    f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
-                )
+            refuse_lost(row[0], f"the loss became {row[0]} at step {step}", self.recipe)
             # What a stand-in measured counts for nothing.
             if images:
                 self.sums.add_row(self._names, row, images)
@@ -266,6 +263,15 @@ class Update:
             group.update(made)
         lay_out(self.optimiser)
         self.step = step
+
+
+def refuse_lost(value: float, became: str, recipe: Recipe) -> None:
+    """Refuse to go on from a number that became NaN or infinite; `became` says which and when."""
+    if not math.isfinite(value):
+        raise Diverged(
+            f"{became}, so training diverged; take a smaller learning rate than "
+            f"{recipe.learning_rate:g}, in a new folder."
+        )
 
 
 def loss_and_accuracy(
