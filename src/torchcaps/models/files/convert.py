@@ -6,6 +6,7 @@ order of its axes, and the order of children: (type, h, w) there is (h, w, type)
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError, nearest
 
 State = Mapping[str, Tensor]
+# By a pattern of names there: the name here, or what makes it, and what lays the tensor out anew.
+Name = str | Callable[[re.Match[str]], str]
+Names = dict[str, Name | tuple[Name, Callable[[Tensor], Tensor]]]
 PARALLEL = "module."
 
 
@@ -39,24 +43,16 @@ def convert(state: State, *, source: str) -> dict[str, Tensor]:
 
 
 def _apple(state: State) -> dict[str, Tensor]:
-    found = {}
     layers = sorted({int(name.split(".")[1]) for name in state if name.startswith("capsule_")})
-    types, names = _apple_types(state), {}
+    types, names = _apple_types(state), dict(APPLE)
     for n, depth in enumerate(layers):
         conv = state[f"capsule_layers.{depth}.w"].ndim == 6
-        last = depth == layers[-1]
-        names[depth] = f"conv_{n + 1}" if conv else "classes" if last else "hidden"
-    for name, tensor in state.items():
-        if match := re.fullmatch(r"capsule_layers\.(\d+)\.w", name):
-            depth = int(match[1])
-            found[f"layers.{names[depth]}.weight"] = _apple_weight(
-                tensor, types.get(depth, 1), _is_matrix(state, depth)
-            )
-        elif match := re.fullmatch(r"capsule_layers\.(\d+)\.nonlinear_act\.(\w+)", name):
-            found[f"layers.{names[int(match[1])]}.routing.norm.{match[2]}"] = tensor
-        else:
-            found[_renamed(name, APPLE, "apple")] = tensor
-    return found
+        ours = f"conv_{n + 1}" if conv else "classes" if depth == layers[-1] else "hidden"
+        matrix = _is_matrix(state, depth)
+        anew = partial(_apple_weight, types=types.get(depth, 1), matrix=matrix)
+        names[rf"capsule_layers\.{depth}\.w"] = (f"layers.{ours}.weight", anew)
+        names[rf"capsule_layers\.{depth}\.nonlinear_act\.(\w+)"] = rf"layers.{ours}.routing.norm.\1"
+    return _renamed(state, names, "apple")
 
 
 def _apple_types(state: State) -> dict[int, int]:
@@ -82,7 +78,7 @@ def _apple_weight(w: Tensor, types: int, matrix: bool) -> Tensor:
     return torch.unflatten(w, 0, (types, -1)).transpose(0, 1).flatten(0, 1)
 
 
-APPLE: dict[str, str | Callable[[re.Match[str]], str]] = {
+APPLE: Names = {
     r"pre_caps\.pre_caps\.(\d)\.(\w+)": r"backbone.\1.\2",
     r"pre_caps\.pre_caps\.(\d)\.(\d)\.conv(\d)\.(\w+)": lambda m: (
         f"backbone.{_block(m)}.residual.{3 * int(m[3]) - 3}.{m[4]}"
@@ -104,47 +100,31 @@ def _block(match: re.Match[str]) -> int:
     return int(match[2]) + (3 if match[1] == "3" else 6)
 
 
-def _rem(state: State) -> dict[str, Tensor]:
-    found = {}
-    for name, tensor in state.items():
-        if match := re.fullmatch(r"(fc|class)Caps\.(weight|routing_bias)", name):
-            layer = {"fc": "hidden", "class": "classes"}[match[1]]
-            if match[2] == "routing_bias":  # [type, 1, 1, d, 1]
-                found[f"layers.{layer}.routing.bias"] = tensor.flatten(1)
-            elif tensor.shape[:3] == (1, 1, 1):  # one matrix for all
-                found[f"layers.{layer}.weight"] = tensor[0, 0, 0]
-            else:  # [type, h, w, parent, d_out, d_in]
-                found[f"layers.{layer}.weight"] = tensor.movedim(0, 2).flatten(0, 2)
-        else:
-            found[_renamed(name, REM, "rem")] = tensor
-    return found
+def _rem_weight(w: Tensor) -> Tensor:
+    """[type, h, w, parent, d_out, d_in], or one matrix for all children."""
+    return w[0, 0, 0] if w.shape[:3] == (1, 1, 1) else w.movedim(0, 2).flatten(0, 2)
 
 
-REM: dict[str, str | Callable[[re.Match[str]], str]] = {
+REM: Names = {
     r"conv1\.(\w+)": r"backbone.0.\1",
     r"primaryCaps\.caps_poses\.(\w+)": r"primary.projection.\1",
+    r"fcCaps\.weight": ("layers.hidden.weight", _rem_weight),
+    r"classCaps\.weight": ("layers.classes.weight", _rem_weight),
+    # [type, 1, 1, d, 1]
+    r"fcCaps\.routing_bias": ("layers.hidden.routing.bias", lambda bias: bias.flatten(1)),
+    r"classCaps\.routing_bias": ("layers.classes.routing.bias", lambda bias: bias.flatten(1)),
     r"decoder\.fc(\d)\.(\w+)": lambda m: f"decoder.layers.{2 * int(m[1]) - 2}.{m[2]}",
 }
 
-
-def _yl_1993(state: State) -> dict[str, Tensor]:
-    found = {}
-    for name, tensor in state.items():
-        # One more axis, for the batch; slots of a window are ordered (h, w, type) there too.
-        found[_renamed(name, YL_1993, "yl-1993")] = (
-            tensor[0] if name.endswith("weights") else tensor
-        )
-    return found
-
-
-YL_1993: dict[str, str | Callable[[re.Match[str]], str]] = {
+YL_1993: Names = {
     r"conv1\.(\w+)": r"backbone.0.\1",
     r"bn1\.(\w+)": r"backbone.1.\1",
     r"primary_caps\.pose\.(\w+)": r"primary.projection.\1",
     r"primary_caps\.a\.(\w+)": r"primary.activation.\1",
-    r"conv_caps(\d)\.weights": r"layers.conv_\1.weight",
+    # One more axis, for the batch; slots of a window are ordered (h, w, type) there too.
+    r"conv_caps(\d)\.weights": (r"layers.conv_\1.weight", lambda w: w[0]),
     r"conv_caps(\d)\.(beta_[au])": r"layers.conv_\1.routing.\2",
-    r"class_caps\.weights": r"layers.classes.weight",
+    r"class_caps\.weights": (r"layers.classes.weight", lambda w: w[0]),
     r"class_caps\.(beta_[au])": r"layers.classes.routing.\1",
 }
 
@@ -183,22 +163,25 @@ def _efficient(state: State) -> dict[str, Tensor]:
     return found
 
 
+def _renamed(state: State, names: Names, source: str) -> dict[str, Tensor]:
+    found = {}
+    for name, tensor in state.items():
+        matches = ((re.fullmatch(pattern, name), ours) for pattern, ours in names.items())
+        match, ours = next((each for each in matches if each[0]), (None, ""))
+        if match is None:
+            raise _unknown(name, source)
+        ours, anew = ours if isinstance(ours, tuple) else (ours, None)
+        here = match.expand(ours) if isinstance(ours, str) else ours(match)
+        found[here] = tensor if anew is None else anew(tensor)
+    return found
+
+
 SOURCES: dict[str, Callable[[State], dict[str, Tensor]]] = {
     "apple": _apple,
     "efficient": _efficient,
-    "rem": _rem,
-    "yl-1993": _yl_1993,
+    "rem": partial(_renamed, names=REM, source="rem"),
+    "yl-1993": partial(_renamed, names=YL_1993, source="yl-1993"),
 }
-
-
-def _renamed(
-    name: str, names: Mapping[str, str | Callable[[re.Match[str]], str]], source: str
-) -> str:
-    for pattern, ours in names.items():
-        match = re.fullmatch(pattern, name)
-        if match is not None:
-            return match.expand(ours) if isinstance(ours, str) else ours(match)
-    raise _unknown(name, source)
 
 
 def _unknown(name: str, source: str) -> TorchcapsError:
