@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torchcaps._checks import check_floating
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.after import check_names, features_after
+from torchcaps.layers.after import check_names, children_after, features_after
 from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.intervention import by_layer, leaving, named
@@ -115,18 +115,13 @@ class CapsuleHead(nn.Module):
                 f"a kernel of {kernel}×{kernel} does not fit on the {height}×{width} map that the "
                 f"backbone makes of {tuple(image)}; use kernel={min(height, width)} or less."
             )
-        grid = ((height - kernel) // stride + 1, (width - kernel) // stride + 1, types)
         projection = nn.Conv2d(channels, types * d_primary, kernel, stride)
+        primary = PrimaryCapsules(projection, d_out=d_primary)
+        below = children_after((primary,), (channels, height, width))
         classes = DenseCapsules(
-            n_in=math.prod(grid),
-            d_in=d_primary,
-            n_out=n_classes,
-            d_out=d_class,
-            child_grid=grid,
-            routing=routing,
-            weight_std=weight_std,
+            **below, n_out=n_classes, d_out=d_class, routing=routing, weight_std=weight_std
         )
-        return cls(PrimaryCapsules(projection, d_out=d_primary), classes, grid=grid)
+        return cls(primary, classes, grid=below["child_grid"])
 
     @classmethod
     def _routing(cls, routing: str | Routing, options: Mapping[str, Any]) -> Routing:

@@ -36,10 +36,10 @@ from torchcaps.layers import (
     DenseCapsules,
     EMPrimaryCapsules,
     EMRouting,
-    feature_shape,
     resnet_backbone,
     simple_backbone,
 )
+from torchcaps.layers.after import children_after
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, SMALL, hands_on, listed
 from torchcaps.models.stack import assembled
@@ -157,8 +157,7 @@ def _network(
     **em: Any,
 ) -> CapsuleNetwork:
     """`em` goes to the routing of every layer; the first of two numbers is for all but the last."""
-    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    grid = (height, width, channels // D_POSE)
+    grid = children_after((backbone, primary), image)["child_grid"]
     layers: dict[str, ConvCapsules | DenseCapsules] = {}
     for depth, (n_types, stride) in enumerate(zip(types, (2, 1), strict=True), start=1):
         layer = ConvCapsules(
