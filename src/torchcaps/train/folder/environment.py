@@ -97,21 +97,18 @@ def _first_commit() -> str | None:
 
 def _commit_of(source: Path) -> str | None:
     """Give what the tree of a package is at now."""
-    # A process that is killed must leave no lock in somebody's repository.
-    git = ["git", "--no-optional-locks", "-C", str(source)]
+
+    def git(*asked: str) -> subprocess.CompletedProcess[str]:
+        # A process that is killed must leave no lock in somebody's repository.
+        command = ["git", "--no-optional-locks", "-C", str(source), *asked]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10)
+
     try:
         # An installed package may lie inside somebody else's repository.
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, timeout=10
-        )
-        if tracked.returncode:
+        if git("ls-files", "--error-unmatch", "__init__.py").returncode:
             return None
-        head = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10
-        )
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", "."], capture_output=True, text=True, timeout=10
-        )
+        head = git("rev-parse", "--short=12", "HEAD")
+        changes = git("status", "--porcelain", "--", ".")
     except (OSError, subprocess.TimeoutExpired):
         return None
     return head.stdout.strip() + (CHANGED if changes.stdout.strip() else "")
