@@ -171,9 +171,9 @@ def simple_backbone(
     (128, 16, 16)
     """
     _check_convolution("simple_backbone", channels, width, kernel, stride)
-    normalised = (nn.BatchNorm2d(width),) if norm else ()
+    between = (nn.BatchNorm2d(width),) if norm else ()
     return nn.Sequential(
-        nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU(inplace=True)
+        nn.Conv2d(channels, width, kernel, stride, padding), *between, nn.ReLU(inplace=True)
     )
 
 
@@ -212,7 +212,7 @@ def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
     """
     _check_stages(channels, stages)
     width = stages[0][0]
-    stem = _normalised(channels, width, 3, 1)
+    stem = normalised(channels, width, 3, 1)
     return nn.Sequential(*stem, nn.ReLU(inplace=True), *_residual_blocks(*stages))
 
 
@@ -277,11 +277,11 @@ class _ResidualBlock(nn.Module):
             convolutions = [(c_in, width, 1, 1), (width, width, 3, stride), (width, c_out, 1, 1)]
         parts: list[nn.Module] = []
         for each in convolutions:
-            parts += [*_normalised(*each), nn.ReLU(inplace=True)]
+            parts += [*normalised(*each), nn.ReLU(inplace=True)]
         # The last ReLU comes after the sum.
         self.residual = nn.Sequential(*parts[:-1])
         same = stride == 1 and c_in == c_out
-        self.shortcut = nn.Sequential(*(() if same else _normalised(c_in, c_out, 1, stride)))
+        self.shortcut = nn.Sequential(*(() if same else normalised(c_in, c_out, 1, stride)))
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.relu_(self.residual(features).add_(self.shortcut(features)))
@@ -290,7 +290,8 @@ class _ResidualBlock(nn.Module):
         return maps_after(self.residual, maps)
 
 
-def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
+def normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
+    """Make a convolution that keeps the size but for its stride, and its batch normalisation."""
     convolution = SmallConv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
     return convolution, nn.BatchNorm2d(c_out)
 

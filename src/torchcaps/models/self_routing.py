@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from torchcaps.layers import DenseCapsules, EMPrimaryCapsules, feature_shape, residual_backbone
-from torchcaps.layers.convolution import SmallConv2d
+from torchcaps.layers.backbone import normalised
 from torchcaps.layers.routing.self_routing import SelfRouting
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.preset import CIFAR, listed
@@ -63,20 +63,16 @@ def hahn_sr_convnet(
     parts: list[nn.Module] = []
     channels = image[0]
     for width, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2)):
-        parts += [*_normalised(channels, width, stride), nn.ReLU(inplace=True)]
+        parts += [*normalised(channels, width, 3, stride), nn.ReLU(inplace=True)]
         channels = width
     return _network(image, n_classes, nn.Sequential(*parts), types, d_pose)
-
-
-def _normalised(channels: int, width: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
-    return SmallConv2d(channels, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
 
 
 def _network(
     image: tuple[int, int, int], n_classes: int, maps: nn.Module, types: int, d_pose: int
 ) -> SelfRoutingNetwork:
     channels, height, width = feature_shape(maps, image)
-    pose, activation = (nn.Sequential(*_normalised(channels, types * n)) for n in (d_pose, 1))
+    pose, activation = (nn.Sequential(*normalised(channels, types * n, 3, 1)) for n in (d_pose, 1))
     grid = (height, width, types)
     classes = DenseCapsules(
         n_in=height * width * types,
