@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+from torchcaps._checks import is_whole
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, EMRouting, Routing, UniformRouting
 from torchcaps.layers.routing.table import all_routing_options, no_use
@@ -114,14 +115,10 @@ def check_option(name: str, preset: Preset, option: str, value: Any) -> None:
 def _as_word(option: str, value: Any, default: Any) -> str:
     """Say how whole numbers are written where an option is a word of them, such as '16,16'."""
     numbers = value if isinstance(value, list | tuple) else [value]
-    if not (isinstance(default, str) and default[:1].isdigit() and all(map(_is_whole, numbers))):
+    if not (isinstance(default, str) and default[:1].isdigit() and all(map(is_whole, numbers))):
         return ""
     word = ("-" if "-" in default else ",").join(map(str, numbers))
     return f"; write {word!r}, on the command line --option '{option}=\"{word}\"'"
-
-
-def _is_whole(value: object) -> bool:
-    return type(value) is int
 
 
 def _check_reason(name: str, option: str, value: Any, example: str = "") -> None:

@@ -126,16 +126,15 @@ def take_frozen(
     model: nn.Module, file: str | os.PathLike[str] | None, *, has_weights: bool
 ) -> dict[str, str]:
     """Give a frozen trunk its weights, and say which, for the record of a run."""
+    if file is not None:
+        return {"trunk": take_trunk(model, file)}
     trunk = trunk_of(model)
-    if file is None and (trunk is None or has_weights):
+    if trunk is None or has_weights:
         return {}
-    if file is None and trunk is not None:
-        raise TorchcapsError(
-            f"the trunk {trunk.kind} is not trained, so it needs weights that were trained before: "
-            f"fit(trunk=FILE), on the command line --trunk FILE, {FILES[trunk.kind]}."
-        )
-    assert file is not None
-    return {"trunk": take_trunk(model, file)}
+    raise TorchcapsError(
+        f"the trunk {trunk.kind} is not trained, so it needs weights that were trained before: "
+        f"fit(trunk=FILE), on the command line --trunk FILE, {FILES[trunk.kind]}."
+    )
 
 
 def check_backbone(recipe: Recipe, *, begins: bool) -> None:
