@@ -42,7 +42,7 @@ class PrimaryCapsules(nn.Module):
         self.squash: Squash = squash
 
     def forward(self, features: Tensor) -> Capsules:
-        return capsules(g(_poses(self.projection(features), self.d_out), self.squash))
+        return capsules(g(poses_of(self.projection(features), self.d_out), self.squash))
 
 
 @final
@@ -70,7 +70,7 @@ class LayerNormPrimaryCapsules(nn.Module):
         self.norm = nn.LayerNorm(d_out)
 
     def forward(self, features: Tensor) -> Capsules:
-        poses = self.norm(_poses(self.projection(features), self.d_out))
+        poses = self.norm(poses_of(self.projection(features), self.d_out))
         if self.activation is None:
             return Capsules(poses)
         return Capsules(poses, _activations(self.activation(features), poses))
@@ -104,11 +104,12 @@ class EMPrimaryCapsules(nn.Module):
         self.offset = offset
 
     def forward(self, features: Tensor) -> Capsules:
-        poses = _poses(self.projection(features), self.d_out)
+        poses = poses_of(self.projection(features), self.d_out)
         return Capsules(poses, _activations(self.activation(features) + self.offset, poses))
 
 
-def _poses(maps: Tensor, size: int) -> Tensor:
+def poses_of(maps: Tensor, size: int) -> Tensor:
+    """Give poses [b, h * w * types, d] of maps [b, types * d, h, w]."""
     if maps.ndim != 4 or maps.shape[1] % size:
         raise TorchcapsError(
             f"primary capsules of {size} components need a feature map [batch, channel, "

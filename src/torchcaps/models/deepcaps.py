@@ -68,6 +68,7 @@ from torchcaps.layers import (
 from torchcaps.layers.backbone import Maps, maps_after
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
+from torchcaps.layers.primary import poses_of
 from torchcaps.models.images import prepared
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.network import traced
@@ -158,12 +159,12 @@ class DeepCaps(NamedNetwork):
         assert isinstance(classes, DenseCapsules)
         cell_3 = self.backbone(image)  # [b, type * d, h, w]
         halved = self.halved(cell_3)
-        below, function = capsules(_poses(halved, skip.d_in)), functions.get("cell_4_skip")
+        below, function = capsules(poses_of(halved, skip.d_in)), functions.get("cell_4_skip")
         with routed_so_often(self, iterations):
             skipped: Routed = skip(below, keep=keep, couple=function)
             skipped = skipped._replace(parents=leaving("cell_4_skip", skipped.parents, changes))
-            cell_4 = _poses(self.residual(halved), skip.d_out) + skipped.parents.pose
-            children = capsules(torch.cat([cell_4, _poses(cell_3, classes.d_in)], dim=1))
+            cell_4 = poses_of(self.residual(halved), skip.d_out) + skipped.parents.pose
+            children = capsules(torch.cat([cell_4, poses_of(cell_3, classes.d_in)], dim=1))
             routed: Routed = classes(children, keep=keep, couple=functions.get("classes"))
         routed = routed._replace(parents=leaving("classes", routed.parents, changes))
         scores = routed.parents.activation
@@ -269,12 +270,6 @@ def _stem(channels: int) -> nn.Sequential:
 def _grid(maps: nn.Module, image: tuple[int, int, int]) -> Grid:
     _, height, width = feature_shape(maps, image)
     return height, width, TYPES
-
-
-def _poses(maps: Tensor, size: int) -> Tensor:
-    """Give poses [b, h * w * type, d] of maps [b, type * d, h, w]."""
-    poses = torch.unflatten(maps, 1, (-1, size))
-    return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)
 
 
 def _whole_maps(maps: Tensor) -> Capsules:
