@@ -224,7 +224,7 @@ def convnet_avg(
     *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
 ) -> ConvNet:
     maps = _stack(image[0], kernel, (width, 1), (256, 2))
-    return _averaged(image, maps, n_classes, "logits")
+    return averaged(image, maps, n_classes, "logits")
 
 
 @listed("gu_convnet_r", SMALL, 10, "gu2021 §3.3")
@@ -251,13 +251,13 @@ def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
         nn.AvgPool2d(2),
         *_normed(stride=2, padding=1),
     )
-    return _averaged(image, maps, n_classes, "logits")
+    return averaged(image, maps, n_classes, "logits")
 
 
 @listed("tsai_dmm_cnn", OVERLAID, 10, "tsai2020 Table 12")
 def tsai_dmm_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = nn.Sequential(_dmm_maps(image[0]), nn.Conv2d(1024, 640, 1))
-    return _averaged(image, maps, n_classes, "independent_logits")
+    return averaged(image, maps, n_classes, "independent_logits")
 
 
 @listed("tsai_dmm_cnn_fcpool", OVERLAID, 10, "tsai2020 §6")
@@ -326,7 +326,7 @@ def _units(image: tuple[int, int, int], n_classes: int, kernel: int, width: int)
     return nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, n_classes * D_CLASS, bias=False))
 
 
-def _averaged(
+def averaged(
     image: tuple[int, int, int], maps: nn.Module, n_classes: int, scores_are: ScoresAre
 ) -> ConvNet:
     """Score by one linear layer of the mean over all positions of the maps."""

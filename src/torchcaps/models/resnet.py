@@ -9,10 +9,8 @@ Ambiguities: [tsai2020] names the network only. Here the first convolution keeps
 pooling follows it, as usual for 32×32 pixels; that is what the printed sizes ask for.
 """
 
-from torch import nn
-
 from torchcaps.layers.backbone import residual_backbone
-from torchcaps.models.convnets import ConvNet
+from torchcaps.models.convnets import ConvNet, averaged
 from torchcaps.models.preset import CIFAR, listed
 
 
@@ -20,9 +18,4 @@ from torchcaps.models.preset import CIFAR, listed
 @listed("tsai_resnet18_c100", CIFAR, 100, "tsai2020 Table 1")
 def resnet18(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
     maps = residual_backbone(image[0], (64, 2), (128, 2), (256, 2), (512, 2))
-    return ConvNet(
-        image=image,
-        features=nn.Sequential(maps, nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-        head=nn.Linear(512, n_classes),
-        scores_are="logits",
-    )
+    return averaged(image, maps, n_classes, "logits")
