@@ -120,7 +120,7 @@ class Preset:
     @property
     def routes(self) -> bool:
         """Whether any of its layers is routed."""
-        made = self._signature.return_annotation
+        made = self.build if isinstance(self.build, type) else self._signature.return_annotation
         return isinstance(made, type) and issubclass(made, NamedNetwork) and made._routes
 
     @property
