@@ -34,7 +34,7 @@ class Brightest(nn.Module):
         self.seen: list[int] = []
 
     def forward(self, image: Tensor, *, keep: str = "none") -> Output:
-        assert keep == "last"
+        assert keep in ("none", "last")
         self.seen.append(len(image))
         return Output(image[:, :, 0, 0] * self.scale, "lengths")
 

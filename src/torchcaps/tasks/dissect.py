@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +18,17 @@ from torchcaps.analysis import (
     CausalUse,
     Couplings,
     Fidelity,
-    Keys,
-    MeasureActivity,
-    MeasureDynamics,
     MeasureInvariance,
     causal_use,
     join,
     saliency,
 )
 from torchcaps.analysis.backtrack import is_chain
-from torchcaps.analysis.by_name import keep_for
 from torchcaps.analysis.causal import ALL
-from torchcaps.analysis.shares import commonest, constant_answer
+from torchcaps.analysis.trace import parents_are_classes
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
+from torchcaps.data.some import Some
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
@@ -39,8 +36,7 @@ from torchcaps.prune import sparsity
 from torchcaps.report import Dissection, Picture, Sentence, render
 from torchcaps.report.verdict import About
 from torchcaps.tasks.changes import rotation
-from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
-from torchcaps.tasks.parse_trees import MeasureTrees
+from torchcaps.tasks.evaluate import BATCH, evaluate
 from torchcaps.tasks.trained import (
     Own,
     check_classes,
@@ -49,13 +45,12 @@ from torchcaps.tasks.trained import (
     label_of,
     open_trained,
 )
-from torchcaps.train.answers import CRITERIA, named_classes, present_classes
-from torchcaps.train.class_measures import class_measures
+from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.folder.environment import environment
 from torchcaps.train.folder.run import Run
 from torchcaps.train.frozen import freeze
 from torchcaps.train.optimiser import OPTIMISERS
-from torchcaps.types import Output, ScoresAre, Trace
+from torchcaps.types import Output, Trace
 from torchcaps.viz import (
     draw_activity,
     draw_backtracked,
@@ -79,8 +74,6 @@ LOOKED, SHOWN = 200, 3
 # Rows and columns of the patches that are hidden.
 PATCHES = 6
 TURNS = {f"rotation {each}°": rotation(each) for each in (10, 30, 60, 90, 180)}
-# Few enough that the couplings of a thousand primary capsules fit in memory.
-BATCH = 100
 
 
 def trace_images(
@@ -96,39 +89,29 @@ def trace_images(
 
     >>> trace, right = tc.tasks.trace_images(model, test, count=200)
     """
-    index = torch.arange(len(images)) if count is None else sample_of(images, count)
-    seen = list(_looked_at(model, images, index))
-    return join(each.out.trace for each in seen), sum(each.right for each in seen)
+    model = as_network(model)
+    seen = list(_traced(model, images, _chosen(images, count)))
+    right = sum(
+        int(is_correct(out, batch.labels.to(out.scores.device), judged_by=images.judged_by).sum())
+        for out, batch in seen
+    )
+    return join(out.trace for out, _ in seen), right
 
 
-class Seen(NamedTuple):
-    """A batch, what a network says of it, how many of the answers are right, and of how many images
-    each class is named."""
-
-    out: Output
-    batch: Batch | Shown
-    right: int
-    named: Tensor
+def _chosen(images: Images, count: int | None) -> Tensor:
+    return torch.arange(len(images)) if count is None else sample_of(images, count)
 
 
 @torch.no_grad()
-def _looked_at(
-    model: nn.Module, images: Images, index: Tensor, *, measurements: Sequence[str] = ()
-) -> Iterator[Seen]:
-    """Look at the images `index`, batch after batch, so that a measurement needs no trace of
-    all."""
-    model = as_network(model)
+def _traced(model: nn.Module, images: Images, index: Tensor) -> Iterator[tuple[Output, Batch]]:
+    """Trace the images `index`, batch after batch."""
     check_fit(model, images)
-    device = device_of(model)
     model.eval()
-    keep, parts = keep_for(measurements), parts_shown(images, measurements)
     for few in index.split(BATCH):
         batch = images.batch(few)
-        out = model(batch.pixels.to(device), keep=keep)
+        out = model(batch.pixels.to(device_of(model)), keep="last")
         check_classes(out.scores.shape[1], images)
-        named = named_classes(out, batch.labels, judged_by=images.judged_by).cpu()
-        right = (named == present_classes(batch.labels.cpu(), named.shape[-1])).all(-1)
-        yield Seen(out, with_parts(batch, parts, few), int(right.sum()), named.sum(0))
+        yield out, batch
 
 
 def dissect(
@@ -157,50 +140,48 @@ def dissect(
     >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
     _check_shown(images, example)
-    index = torch.arange(len(images)) if count is None else sample_of(images, count)
-    model = as_network(model)
-    dynamics, activity, trees = MeasureDynamics(), MeasureActivity(), MeasureTrees()
-    more, labels, scores, named, right = measured_by(measurements, model), [], [], [], 0
-    trace: Trace = ()
-    for seen in _looked_at(model, images, index, measurements=measurements):
-        trace, right = seen.out.trace, right + seen.right
-        labels.append(seen.batch.labels)
-        scores.append(seen.out.scores.float().cpu())
-        named.append(seen.named)
-        for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
-            each.update(seen.out, seen.batch)
-    names, all_labels = images.class_names, torch.cat(labels)
-    shown = classes_shown(all_labels, names)
+    model, index = as_network(model), _chosen(images, count)
+    # The sample may lack the images that are shown, so they are looked at for the pictures.
+    ((out, batch),) = _traced(
+        model, images, torch.arange(example, min(example + SHOWN, len(images)))
+    )
+    # Trees are counted of images that show one object, where there is a parent for each class.
+    is_tree = parents_are_classes(out.trace, out.scores.shape[1]) and batch.labels.ndim == 1
+    inside = ("dynamics", "activity") if out.trace else ()
+    trees = ("keys", "couplings") if is_tree else ()
+    names = tuple(dict.fromkeys((*measurements, *inside, *trees)))
+    said = evaluate(model, Some(images, index), measurements=names)
+    hidden, maps = _hidden(model, out, batch.pixels)
+    measured: Any = said.measured
+    shown = classes_shown(said.labels, images.class_names)
     found = Dissection(
         label=label,
         facts={**_about(model, images, shown, len(index)), **(facts or {})},
-        right=right,
+        right=int(said.right.sum()),
         images=len(index),
         classes=shown,
-        dynamics=dynamics.result() if trace else None,
-        activity=activity.result() if trace else None,
+        dynamics=measured.get("dynamics"),
+        activity=measured.get("activity"),
         pictures=(),
-        measured={name: each.result() for name, each in more.items()},
+        measured={name: measured[name] for name in measurements},
+        keys=measured["keys"] if is_tree else None,
         zeros=_zeros(model),
-        commonest=commonest(all_labels, names),
-        constant=constant_answer(torch.stack(named).sum(0), len(index), names),
-        **_of_classes(scores, seen.out.scores_are, all_labels, images, index),
+        hidden=hidden,
+        commonest=said.commonest,
+        constant=said.constant,
+        measures=said.measures.numbers(),
+        measure_lines=said.measures.lines(),
     )
-    # The sample may lack the images that are shown, so they are looked at for the pictures.
-    (seen,) = _looked_at(model, images, torch.arange(example, min(example + SHOWN, len(images))))
-    hidden, maps = _hidden(model, seen)
-    found = replace(found, hidden=hidden)
-    if trace:
+    if out.trace:
         few = index if len(index) <= LOOKED else sample_of(images, LOOKED)
         turned = MeasureInvariance(partial(_traced_pixels, model), TURNS)
-        for each in _looked_at(model, images, few):
-            turned.update(each.out, each.batch)
+        for answer, some in _traced(model, images, few):
+            turned.update(answer, some)
         found = replace(found, turned=turned.result(), use=_use(model, images, few))
-    counted = trees.result()
-    found = replace(found, keys=counted and counted[0])
+    couplings = measured["couplings"] if is_tree else None
     pictures = [
-        *pictures_of(found, counted, seen, names, example=example),
-        Picture("look", f"Images {example} and after", draw_saliency(seen.batch.pixels, maps)),
+        *pictures_of(found, couplings, out, batch, images.class_names, example=example),
+        Picture("look", f"Images {example} and after", draw_saliency(batch.pixels, maps)),
     ]
     return replace(found, pictures=pictures)
 
@@ -229,10 +210,10 @@ def _use(model: nn.Module, images: Images, index: Tensor) -> CausalUse | None:
 
 
 @torch.no_grad()
-def _hidden(model: nn.Module, seen: Seen) -> tuple[Sentence, dict[str, Tensor]]:
+def _hidden(model: nn.Module, out: Output, pixels: Tensor) -> tuple[Sentence, dict[str, Tensor]]:
     """Hide one place of each image after another, and draw what the score of the answer loses; and
     where couplings say that it comes from, if they lie on a grid."""
-    pixels, answers = seen.batch.pixels, seen.out.scores.argmax(-1).cpu()
+    answers = out.scores.argmax(-1).cpu()
     size = pixels.shape[-2:]
     rows, columns = (torch.linspace(0, side, PATCHES + 1).round().int().tolist() for side in size)
     lost, others = torch.zeros(len(pixels), PATCHES, PATCHES), torch.zeros(len(pixels))
@@ -241,7 +222,7 @@ def _hidden(model: nn.Module, seen: Seen) -> tuple[Sentence, dict[str, Tensor]]:
         mean = pixels.mean((-2, -1), keepdim=True)
         covered[..., rows[y] : rows[y + 1], columns[x] : columns[x + 1]] = mean
         scores = _traced_pixels(model, covered).scores.cpu()
-        lost[:, y, x] = (seen.out.scores.cpu() - scores).gather(1, answers[:, None])[:, 0]
+        lost[:, y, x] = (out.scores.cpu() - scores).gather(1, answers[:, None])[:, 0]
         others += scores.argmax(-1) != answers
     counts = [f"{count:.0f}" for count in others.tolist()]
     listed = " and ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
@@ -251,25 +232,10 @@ def _hidden(model: nn.Module, seen: Seen) -> tuple[Sentence, dict[str, Tensor]]:
     maps = {"hiding a patch": interpolate(lost.clamp(min=0)[:, None], size=size)[:, 0]}
     # Where children of the classes have no place in the image, there is no map of couplings.
     with suppress(TorchcapsError):
-        n = seen.out.scores.shape[1]
+        n = out.scores.shape[1]
         whole = (rows[-1], columns[-1])
-        maps["couplings"] = saliency(seen.out.trace, answers, n_classes=n, size=whole)
+        maps["couplings"] = saliency(out.trace, answers, n_classes=n, size=whole)
     return Sentence("look", text, None), maps
-
-
-def _of_classes(
-    scores: list[Tensor], scores_are: ScoresAre, labels: Tensor, images: Images, index: Tensor
-) -> dict[str, Any]:
-    """Take the measures in which every class counts the same, as a page takes them."""
-    groups: tuple[str, ...] | None = getattr(images, "groups", None)
-    found = class_measures(
-        Output(torch.cat(scores), scores_are),
-        labels.cpu(),
-        images.class_names,
-        judged_by=images.judged_by,
-        groups=None if groups is None else [groups[at] for at in index.tolist()],
-    )
-    return {"measures": found.numbers(), "measure_lines": found.lines()}
 
 
 def _about(
@@ -292,15 +258,16 @@ def _check_shown(images: Images, example: int) -> None:
 
 def pictures_of(
     found: Dissection,
-    trees: tuple[Keys, Couplings] | None,
-    seen: Seen,
+    couplings: Couplings | None,
+    out: Output,
+    batch: Batch,
     names: Sequence[str],
     *,
     example: int,
     **more: Any,
 ) -> list[Picture]:
-    """Draw what was measured, and the tree of the first image that is seen, with `more` for it."""
-    trace, activity, dynamics = seen.out.trace, found.activity, found.dynamics
+    """Draw what was measured, and the tree of the first image of a batch, with `more` for it."""
+    trace, activity, dynamics = out.trace, found.activity, found.dynamics
     if activity is None or dynamics is None:
         return []
     pictures = []
@@ -314,16 +281,16 @@ def pictures_of(
     grid = trace[0].child_grid or (1, 1, 1)
     is_map = grid[0] * grid[1] > 1 and activity.layers[0].n > MOST_SHOWN
     draw = draw_parse_tree if is_dense and not is_map else draw_grids
-    truth = " and ".join(names[each] for each in seen.batch.labels[0].view(-1).unique().tolist())
+    truth = " and ".join(names[each] for each in batch.labels[0].view(-1).unique().tolist())
     title = f"One image and its tree: image {example}"
-    tree = draw(trace, seen.batch.pixels[0], class_names=named, **more)
+    tree = draw(trace, batch.pixels[0], class_names=named, **more)
     add("tree", title, tree, f"class {truth}")
     if is_dense:
         add("tree", "All images: mean couplings", draw_mean_couplings(dynamics, activity))
-    if trees is not None:
-        histogram = draw_couplings_histogram((found.label, trees[1]))
+    if couplings is not None and found.keys is not None:
+        histogram = draw_couplings_histogram((found.label, couplings))
         add("choice", "Couplings of all images", histogram)
-        add("count", "Trees of each predicted class", draw_keys(trees[0], class_names=names))
+        add("count", "Trees of each predicted class", draw_keys(found.keys, class_names=names))
     add("life", "Lengths of all capsules", draw_activity(activity))
     if found.turned is not None:
         add("turn", "Lengths before and after a turn", draw_invariance(found.turned))

@@ -73,15 +73,15 @@ def evaluate(
         for index in torch.arange(len(images)).split(batch_size):
             batch = images.batch(index)
             answer = network(batch.pixels.to(device))
-            # The scores alone, where the labels are.
+            # The scores alone, and no GPU's.
             out = Output(answer.scores.float().cpu(), answer.scores_are)
             _check_scores(out, images, int(index[0]))
             for each in looking.values():
                 each.update(answer, with_parts(batch, parts, index))
-            loss_is, loss = _loss(out, batch.labels)
-            losses.append(loss.double() * len(index))
             scores.append(out.scores)
-            labels.append(batch.labels)
+            labels.append(batch.labels.cpu())
+            loss_is, loss = _loss(out, labels[-1])
+            losses.append(loss.double() * len(index))
             advance(len(index))
     all_labels, answered = torch.cat(labels), Output(torch.cat(scores), out.scores_are)
     return Evaluation(

@@ -25,6 +25,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
+from torchcaps.data.some import Some
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder
 from torchcaps.layers.routing.base import has_argument
@@ -125,10 +126,11 @@ def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
     if not asking:
         return None
     truth = getattr(images, "truth", None)
-    if truth is None and isinstance(images, Cropped):
+    whole = images.images if isinstance(images, Some) else images
+    if truth is None and isinstance(whole, Cropped):
         raise TorchcapsError(
             f"{asking[0]} compares capsules with the parts that images show, but these are "
-            f"windows of {images.size[0]} × {images.size[1]}, which may leave parts out; train and "
+            f"windows of {whole.size[0]} × {whole.size[1]}, which may leave parts out; train and "
             f"measure on whole images, stretched to that size with image_size instead of crop."
         )
     if truth is None:

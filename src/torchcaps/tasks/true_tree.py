@@ -6,14 +6,19 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import one_hot
 
-from torchcaps.analysis import MeasureActivity, MeasureDynamics, MeasureFidelity
+from torchcaps.analysis import (
+    MeasureActivity,
+    MeasureCouplings,
+    MeasureDynamics,
+    MeasureFidelity,
+    MeasureKeys,
+)
 from torchcaps.data import ImageSet
 from torchcaps.data.part_truth import PART_NAMES
 from torchcaps.data.sample import classes_shown
 from torchcaps.report import Dissection
-from torchcaps.tasks.dissect import Seen, pictures_of
+from torchcaps.tasks.dissect import pictures_of
 from torchcaps.tasks.measurements import of_parts, parts_shown, with_parts
-from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step
 
 # Where strays lead, and parts that are not there.
@@ -49,11 +54,10 @@ def dissect_truth(images: ImageSet, *, example: int = 0) -> Dissection:
     """
     every = slice(None)
     batch = with_parts(images.batch(every), parts_shown(images, ["fidelity"]), every)
-    dynamics, activity, trees = MeasureDynamics(), MeasureActivity(), MeasureTrees()
-    fidelity = MeasureFidelity(of_parts)
-    for each in (dynamics, activity, trees, fidelity):
+    dynamics, activity, fidelity = MeasureDynamics(), MeasureActivity(), MeasureFidelity(of_parts)
+    keys, couplings, names = MeasureKeys(), MeasureCouplings(), images.class_names
+    for each in (dynamics, activity, fidelity, keys, couplings):
         each.update(true_tree(images), batch)
-    counted, names = trees.result(), images.class_names
     found = Dissection(
         label="The true tree",
         facts={"network": "none; made from the truth of the images", "images": images.name},
@@ -64,12 +68,17 @@ def dissect_truth(images: ImageSet, *, example: int = 0) -> Dissection:
         activity=activity.result(),
         pictures=(),
         measured={"fidelity": fidelity.result()},
-        keys=counted and counted[0],
+        keys=keys.result(),
         told=TOLD,
     )
     one = images.take(torch.tensor([example]))
-    seen = Seen(true_tree(one), one.batch(slice(None)), 1, one.labels)
     pictures = pictures_of(
-        found, counted, seen, (*names, NOTHING), example=example, part_names=PART_NAMES
+        found,
+        couplings.result(),
+        true_tree(one),
+        one.batch(every),
+        (*names, NOTHING),
+        example=example,
+        part_names=PART_NAMES,
     )
     return replace(found, pictures=pictures)
