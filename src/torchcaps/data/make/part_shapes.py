@@ -11,6 +11,7 @@ picture is the same bit for bit whatever the batch it is drawn in.
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,6 +27,15 @@ PART_SIZE = 0.42
 
 # Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
 RIM = 0.8
+
+# Shapes that are made of boxes: the centre of each, and half its width and height.
+_BOXES = {
+    "bar": [((0.0, 0.0), (0.95, 0.28))],
+    "cross": [((0.0, 0.0), (0.92, 0.26)), ((0.0, 0.0), (0.26, 0.92))],
+    "square": [((0.0, 0.0), (0.68, 0.68))],
+    "ell": [((-0.42, 0.0), (0.26, 0.72)), ((0.0, 0.46), (0.68, 0.26))],
+    "tee": [((0.0, -0.42), (0.72, 0.26)), ((0.0, 0.12), (0.26, 0.8))],
+}
 
 # What an empty slot is away from every pixel.
 _FAR = 1e4
@@ -81,28 +91,11 @@ def _shape(name: str, x: Tensor, y: Tensor) -> Tensor:
             return _radius(x, y) - 0.85
         case "ring":
             return (_radius(x, y) - 0.7).abs_() - 0.2
-        case "bar":
-            return _box(x, y, (0.0, 0.0), (0.95, 0.28))
-        case "cross":
-            long, short = 0.92, 0.26
-            return torch.minimum(
-                _box(x, y, (0.0, 0.0), (long, short)), _box(x, y, (0.0, 0.0), (short, long))
-            )
         case "triangle":
             # Apex up; the three sides lie 0.5 from the centre, the corners 1.
             slanted = x.abs() * (math.sqrt(3) / 2) - y * 0.5
             return torch.maximum(slanted, y) - 0.5
-        case "square":
-            return _box(x, y, (0.0, 0.0), (0.68, 0.68))
-        case "ell":
-            return torch.minimum(
-                _box(x, y, (-0.42, 0.0), (0.26, 0.72)), _box(x, y, (0.0, 0.46), (0.68, 0.26))
-            )
-        case "tee":
-            return torch.minimum(
-                _box(x, y, (0.0, -0.42), (0.72, 0.26)), _box(x, y, (0.0, 0.12), (0.26, 0.8))
-            )
-    raise AssertionError(name)
+    return reduce(torch.minimum, [_box(x, y, centre, half) for centre, half in _BOXES[name]])
 
 
 def part_distance(part: Tensor, pose: Tensor, size: int) -> Tensor:
