@@ -34,17 +34,9 @@ class SignSet(Items):
 
     numbers: Tensor  # float32 [n]
 
-    @property
-    def name(self) -> str:
-        return "sign"
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return ("negative", "positive")
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        return 1, 1, 1
+    name = "sign"
+    class_names = ("negative", "positive")
+    image_shape = (1, 1, 1)
 
     @property
     def judged_by(self) -> JudgedBy:
