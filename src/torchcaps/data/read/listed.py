@@ -46,16 +46,15 @@ def listed(
 ) -> Listed:
     """List what `image_folder` reads, by name."""
     check_number("test_share", test_share, above=0, below=1)
-    class_names, files, is_drawn = _files(root, split if fold is None else "train")
+    class_names, files, whole, is_drawn = _files(root, split if fold is None else "train")
     is_drawn = is_drawn or fold is not None
-    name, whole, group_of = root.resolve().name, _whole(root), None
+    name, group_of = root.resolve().name, None
     if groups is not None:
         group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
         check_folders_apart(name, {} if is_drawn else group_of)
     if is_drawn:
-        of_files = None
-        if group_of is not None:
-            of_files = [group_of[_below(root, path)] for path, _ in files]
+        paths = [_below(root, path) for path, _ in files]
+        of_files = None if group_of is None else [group_of[path] for path in paths]
         if fold is None:
             files = drawn(name, class_names, files, of_files, test_share, seed, split)
         else:
@@ -75,9 +74,9 @@ def _below(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
+def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, list[Path], bool]:
     """List the classes, and every picture of the split with its class; or, where no folder says
-    what is the test, all of them, of which it must be drawn."""
+    what is the test, all of them, of which it must be drawn. And the pictures of all splits."""
     check_choice("split", split, SPLITS)
     if not root.is_dir():
         raise TorchcapsError(
@@ -85,46 +84,39 @@ def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
             f"class."
         )
     home, parts = root.resolve(), _splits(root)
-    if parts:
-        part = parts.get(split, parts.get("val") if split == "test" else None)
-        if part is None:
-            raise TorchcapsError(
-                f"{root} has the folders {', '.join(sorted(parts))} but no {split}; add it, or "
-                f"take the folders of classes out of train for a share of each."
-            )
-        class_names = _classes(parts["train"], home)
-        for name in (path.name for path in _folders(part, home)):
-            if name not in class_names:
-                raise TorchcapsError(
-                    f"{part} has a class {name!r}, which {parts['train']} lacks; "
-                    f"{nearest(name, class_names)}."
-                )
-        chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
-    elif split == "val":
+    part = parts.get(split, parts.get("val") if split == "test" else None) if parts else root
+    if part is None:
+        raise TorchcapsError(
+            f"{root} has the folders {', '.join(sorted(parts))} but no {split}; add it, or "
+            f"take the folders of classes out of train for a share of each."
+        )
+    if not parts and split == "val":
         raise TorchcapsError(
             f"{root} has no folder val to read; make folders train and val in it, or hold out "
             f"some of the training images: images.hold_out()."
         )
-    else:
-        class_names = _classes(root, home)
-        chosen = [_pictures(root / name, home) for name in class_names]
-    files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
-    return class_names, files, not parts
-
-
-def _whole(root: Path) -> list[Path]:
-    """List every picture of every split."""
-    home, parts = root.resolve(), _splits(root)
-    classes = [] if parts else _folders(root, home)
-    for part in parts.values():
-        found = _folders(part, home)
-        if not found:
+    class_names = _classes(parts.get("train", root), home)
+    for name in (path.name for path in _folders(part, home)):
+        if name not in class_names:
             raise TorchcapsError(
-                f"{part} holds no folder of a class, and of a picture without a class nothing can "
+                f"{part} has a class {name!r}, which {parts['train']} lacks; "
+                f"{nearest(name, class_names)}."
+            )
+    files: Files = []
+    whole: list[Path] = []
+    for each in parts.values() or [root]:
+        folders = _folders(each, home)
+        if not folders:
+            raise TorchcapsError(
+                f"{each} holds no folder of a class, and of a picture without a class nothing can "
                 f"be learnt or judged; sort its pictures into folders of classes, or take it away."
             )
-        classes += found
-    return [path for each in classes for path in _pictures(each, home)]
+        for folder in folders:
+            found = _pictures(folder, home)
+            whole += found
+            if each == part:
+                files += [(path, class_names.index(folder.name)) for path in found]
+    return class_names, files, whole, not parts
 
 
 def _splits(root: Path) -> dict[str, Path]:
