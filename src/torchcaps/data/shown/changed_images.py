@@ -11,6 +11,10 @@ from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.items import Items, digest_over, sample_numbers
 
 
+def _told_of(what: str) -> Any:
+    return property(lambda images: images._told(what))
+
+
 @dataclass(frozen=True)
 class OtherImages(Items, ABC):
     """Images of another set, which knows all that is not told otherwise here."""
@@ -37,23 +41,12 @@ class OtherImages(Items, ABC):
     def judged_by(self) -> JudgedBy:
         return self.images.judged_by
 
-    @property
-    def labels(self) -> Tensor | None:
-        """The labels of images that lie in memory."""
-        labels: Tensor | None = self._told("labels")
-        return labels
-
-    @property
-    def files(self) -> tuple[str, ...] | None:
-        """Where each image was read from, of sets that are a file an image."""
-        files: tuple[str, ...] | None = self._told("files")
-        return files
-
-    @property
-    def groups(self) -> tuple[str, ...] | None:
-        """The name of each image's group, where the set has groups."""
-        groups: tuple[str, ...] | None = self._told("groups")
-        return groups
+    # The labels of images that lie in memory.
+    labels = _told_of("labels")
+    # Where each image was read from, of sets that are a file an image.
+    files = _told_of("files")
+    # The name of each image's group, where the set has groups.
+    groups = _told_of("groups")
 
     def __len__(self) -> int:
         return len(self.images)
