@@ -17,6 +17,7 @@ kept heap  where freed memory is kept, all pieces come from the heap, which grow
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,10 +71,8 @@ class Footprint(TorchDispatchMode):
         self.tensors = 0
         self.resident = 0
         self._loaded = LOADED
-        self._alive = 0
-        self._stays = 0
-        self._mapped = 0
-        self._moving = 0
+        # Bytes that stay, those of mapped pieces, and those that come and go in the heap.
+        self._alive: Counter[str] = Counter()
         self._most_moving = 0
         self._clock = 0
         self._fullest = 0
@@ -113,8 +112,8 @@ class Footprint(TorchDispatchMode):
         key = storage._cdata
         if key in self._held:
             return
-        piece = Piece(name, tuple(tensor.shape), storage.nbytes())
-        piece.stays = self._are_to_stay
+        size = storage.nbytes()
+        piece = Piece(name, tuple(tensor.shape), size, stays=self._are_to_stay)
 
         def go(_: object) -> None:
             del self._held[key]
@@ -177,9 +176,10 @@ class Footprint(TorchDispatchMode):
         piece.born = self._clock
         self._pieces.append(piece)
         self._count(piece, 1)
-        self._most_moving = max(self._most_moving, self._moving)
-        self.tensors = max(self.tensors, self._alive)
-        resident = int(self._loaded + self._stays + self._mapped + self._heap * self._most_moving)
+        self._most_moving = max(self._most_moving, self._alive["moving"])
+        self.tensors = max(self.tensors, self._alive.total())
+        there = self._loaded + self._alive["stays"] + self._alive["mapped"]
+        resident = int(there + self._heap * self._most_moving)
         if resident > self.resident:
             self.resident, self._fullest = resident, self._clock
 
@@ -188,14 +188,8 @@ class Footprint(TorchDispatchMode):
         self._count(piece, -1)
 
     def _count(self, piece: Piece, sign: int) -> None:
-        size = sign * piece.size
-        self._alive += size
-        if piece.stays:
-            self._stays += size
-        elif piece.size >= self._mapped_from:
-            self._mapped += size
-        else:
-            self._moving += size
+        kind = "mapped" if piece.size >= self._mapped_from else "moving"
+        self._alive["stays" if piece.stays else kind] += sign * piece.size
 
 
 def _is_last(*tensors: Tensor) -> bool:
