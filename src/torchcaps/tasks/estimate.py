@@ -7,7 +7,7 @@ would keep it, and counts above what imports take; the data set is not in it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
@@ -67,12 +67,11 @@ class Estimate:
 
     def numbers(self) -> dict[str, Any]:
         """Give everything, as JSON has it; bytes and FLOPs are whole numbers."""
-        return {
-            **vars(self),
-            "image": list(self.image),
-            "votes": [vars(each) | {"shape": list(each.shape)} for each in self.votes],
-            **{key: _numbers(getattr(self, key)) for key in ("training", "inference")},
-        }
+        found = asdict(self)
+        for peak in (found["training"], found["inference"]):
+            names = ("name", "shape", "size")
+            peak["largest"] = [dict(zip(names, each, strict=True)) for each in peak["largest"]]
+        return found
 
     def text(self) -> str:
         """Say it in sentences."""
@@ -240,13 +239,6 @@ def _peak(footprint: Footprint) -> Peak:
         footprint.tensors,
         tuple((piece.name, piece.shape, piece.size) for piece in footprint.largest(LISTED)),
     )
-
-
-def _numbers(peak: Peak) -> dict[str, Any]:
-    largest = [
-        {"name": name, "shape": list(shape), "size": size} for name, shape, size in peak.largest
-    ]
-    return {"process": peak.process, "tensors": peak.tensors, "largest": largest}
 
 
 def _by(shape: Sequence[int]) -> str:
