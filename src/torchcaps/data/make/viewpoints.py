@@ -9,6 +9,7 @@ Familiar test images show the test toys from the directions of training.
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Literal, get_args
 
 import torch
@@ -55,16 +56,9 @@ def _by_name(root: Root, split: Split, *, angle: Angle, tested: Kind) -> ImageSe
     return viewpoints(smallnorb(root, split), angle, "familiar" if split == "train" else tested)
 
 
-# What each name is tested on.
-NAMES: dict[str, tuple[Angle, Kind]] = {
-    "smallnorb-azimuth": ("azimuth", "novel"),
-    "smallnorb-azimuth-familiar": ("azimuth", "familiar"),
-    "smallnorb-elevation": ("elevation", "novel"),
-    "smallnorb-elevation-familiar": ("elevation", "familiar"),
-}
-for _name, (_angle, _tested) in NAMES.items():
+for _angle, _tested in product(get_args(Angle), get_args(Kind)):
     file_set(
-        _name,
+        f"smallnorb-{_angle}{'-familiar' * (_tested == 'familiar')}",
         "the -dat.mat, -cat.mat and -info.mat files of smallNORB",
         ((2, 96, 96), 5, 8_100),
     )(partial(_by_name, angle=_angle, tested=_tested))
