@@ -107,8 +107,7 @@ def prune_run(
         "begins_with": digest_of(begin_with)[:12],
     }
     recipe = _recipe_on(old, {**first, **more})
-    _check_network(old, recipe)
-    _check_held_out(old, recipe)
+    _check_alike(old, recipe)
     freeze(trained.model, recipe.freeze)
     _check_further(trained, recipe)
     if not Run(out).recipe_file.is_file():
@@ -257,21 +256,17 @@ def _check_leaves_some(model: nn.Module, recipe: Recipe) -> None:
         pruner.prune(pruner.magnitudes(), pruner.targets[-1])
 
 
-def _check_network(old: Recipe, new: Recipe) -> None:
-    """Refuse other images and weights of another network, which would be no pruned form of it."""
-    for name in OF_NETWORK_AND_IMAGES:
+def _check_alike(old: Recipe, new: Recipe) -> None:
+    """Refuse other images and weights of another network, which would be no pruned form of it, and
+    to hold out images that the network was trained on."""
+    held_out = OF_HELD_OUT if new.validation_share else ()
+    for name in (*OF_NETWORK_AND_IMAGES, *held_out):
         before, now = getattr(old, name), getattr(new, name)
-        if now != before:
+        if now != before and name in OF_NETWORK_AND_IMAGES:
             raise TorchcapsError(
                 f"{name} {short(now)} is not that of the run, {short(before)}: a network is pruned "
                 f"as it was trained, on the same images; leave {name} out."
             )
-
-
-def _check_held_out(old: Recipe, new: Recipe) -> None:
-    """Refuse to hold out images that the network was trained on."""
-    for name in OF_HELD_OUT if new.validation_share else ():
-        before, now = getattr(old, name), getattr(new, name)
         if now != before:
             raise TorchcapsError(
                 f"with {name} {now} other images would be held out than in training, where it was "
