@@ -68,8 +68,7 @@ def _range(pixels: Tensor) -> Diagnosis:
 
 
 def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
-    several = labels if labels.ndim == 2 else labels.unsqueeze(-1)
-    counts = present_classes(several, len(class_names)).sum(0)
+    counts = present_classes(labels, len(class_names)).sum(0)
     most, least = int(counts.argmax()), int(counts.argmin())
     high, low = int(counts[most]), int(counts[least])
     numbers = {"images": len(labels), "counts": counts.tolist()}

@@ -5,7 +5,7 @@ not to learn, not by those that were seen to.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -110,16 +110,12 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, 
 
 def _watch(name: str, seen: list[str]) -> Callable[..., None]:
     def look(module: nn.Module, given: Any, out: Any) -> None:
-        if not seen and not all(bool(each.isfinite().all()) for each in _floats(out)):
+        tensors = [each for each in _pytree.tree_leaves(out) if isinstance(each, Tensor)]
+        # Whole numbers are finite.
+        if not seen and not all(bool(each.isfinite().all()) for each in tensors):
             seen.append(name)
 
     return look
-
-
-def _floats(value: Any) -> Iterator[Tensor]:
-    for leaf in _pytree.tree_leaves(value):
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            yield leaf
 
 
 def _scores(out: Output, trained: bool) -> Diagnosis:
@@ -257,24 +253,22 @@ def _capsules(trace: Trace, trained: bool) -> Diagnosis:
     # Lengths start short in networks that learn, so only those at nought count as dead there.
     limits = Thresholds() if trained else Thresholds(dead_mean=SHORT, dead_std=SHORT)
     activity = capsule_activity(trace, thresholds=limits)
-    rows = {layer.name: (layer.cds, layer.n, layer.cnm) for layer in activity.layers}
-    numbers = {
-        "dead_below": limits.dead_mean,
-        "layers": {
-            name: {"dead": dead, "capsules": n, "mean_length": mean}
-            for name, (dead, n, mean) in rows.items()
-        },
+    rows = {
+        layer.name: {"dead": layer.cds, "capsules": layer.n, "mean_length": layer.cnm}
+        for layer in activity.layers
     }
-    facts = "dead " + ", ".join(f"{dead} of {n} in {name}" for name, (dead, n, _) in rows.items())
+    numbers = {"dead_below": limits.dead_mean, "layers": rows}
+    counts = [(layer.cds, layer.n, layer.name) for layer in activity.layers]
+    facts = "dead " + ", ".join(f"{dead} of {n} in {name}" for dead, n, name in counts)
     facts = f"{facts} (dead: mean length and its spread below {limits.dead_mean:g})"
-    all_dead = [name for name, (dead, n, _) in rows.items() if dead == n]
+    all_dead = [name for dead, n, name in counts if dead == n]
     if all_dead:
         text = (
             f"{facts}: nothing passes {all_dead[0]}, whatever the image; larger weights in that "
             f"layer (init=balanced where the network has it), or a bias in its routing."
         )
         return Diagnosis("capsules", "broken" if trained else "look", text, numbers)
-    half = [name for name, (dead, n, _) in rows.items() if 2 * dead > n]
+    half = [name for dead, n, name in counts if 2 * dead > n]
     if half:
         text = (
             f"{facts}: more than half of {', '.join(half)} does nothing; fewer capsules would do, "
