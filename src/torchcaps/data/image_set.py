@@ -86,10 +86,8 @@ class ImageSet(Items):
         # A list would be unlike the tuple of another set of the same classes.
         object.__setattr__(self, "class_names", names)
         check_labels(self.name, labels, len(names))
-        if images.is_floating_point():
-            self._check_range(images)
-
-    def _check_range(self, images: Tensor) -> None:
+        if not images.is_floating_point():
+            return
         # NaN fails both comparisons, so it is found by the negation.
         fine = ((images >= 0) & (images <= 1)).flatten(1).all(1)
         if not bool(fine.all()):

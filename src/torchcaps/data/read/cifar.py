@@ -43,9 +43,6 @@ class _Layout(NamedTuple):
     label_bytes: int
     label_key: str
 
-    def archive_of(self, version: str) -> str:
-        return f"{self.archive}-{version}.tar.gz"
-
     def files_of(self, version: str, split: str) -> list[str]:
         return [f"{name}{'.bin' * (version == 'binary')}" for name in self.files[split]]
 
@@ -150,7 +147,7 @@ def _contents(
             if (folder / names[0]).is_file():
                 paths = [folder / name for name in names]
                 return version, ((path, whole(path, most=MOST_BYTES)) for path in paths)
-    archives = [layout.archive_of(version) for version in layout.folders]
+    archives = [f"{layout.archive}-{version}.tar.gz" for version in layout.folders]
     for archive in (root, *(root / each for each in archives)):
         if archive.is_file():
             return _unpacked(layout, archive, split)

@@ -93,19 +93,15 @@ def _fetch(file: RemoteFile, root: Path, timeout: float, progress: Progress | No
         _compare(place, file)
     else:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(place):
+        lock = place.with_name(f".{place.name}.lock")
+        # filelock may cut off what it opens: through links of both kinds before 3.20.1, and through
+        # hard links in many later versions.
+        own_file(lock, "the lock of a file", "fetch again").close()
+        with FileLock(lock):
             # Another process may have been quicker.
             if not place.exists():
                 _download(file, place, timeout, progress)
     return place
-
-
-def _lock(place: Path) -> FileLock:
-    lock = place.with_name(f".{place.name}.lock")
-    # filelock may cut off what it opens: through links of both kinds before 3.20.1, and through
-    # hard links in many later versions.
-    own_file(lock, "the lock of a file", "fetch again").close()
-    return FileLock(lock)
 
 
 def _compare(place: Path, file: RemoteFile) -> None:

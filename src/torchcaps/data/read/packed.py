@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,6 @@ from torchcaps.errors import TorchcapsError
 CHUNK = 1 << 20
 # A tar archive is a row of blocks: a header, then the member's bytes, filled up with zeros.
 BLOCK = 512
-
-
-class Readable(Protocol):
-    """Anything that gives its next bytes, fewer at its end."""
-
-    def read(self, count: int, /) -> bytes: ...
 
 
 @contextmanager
@@ -48,7 +42,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         ) from None
 
 
-def exactly(file: Readable, count: int, path: Path) -> bytearray:
+def exactly(file: IO[bytes], count: int, path: Path) -> bytearray:
     """Read the next `count` bytes in small pieces: a lying header costs no memory."""
     values = bytearray()
     while len(values) < count:
@@ -74,11 +68,14 @@ def whole(path: Path, *, most: int) -> bytearray:
         return exactly(file, size, path)
 
 
-def rest(file: Readable, count: int, path: Path) -> bytearray:
+def rest(file: IO[bytes], count: int, path: Path) -> bytearray:
     """Read the next `count` bytes, which must be the last ones."""
     values = exactly(file, count, path)
     if file.read(1):
-        raise damaged(path, f"holds more than the {count} bytes that its header announces")
+        raise TorchcapsError(
+            f"{path} holds more than the {count} bytes that its header announces; it is damaged: "
+            f"fetch it again."
+        )
     return values
 
 
@@ -91,11 +88,6 @@ def check_published(file: IO[bytes], path: Path, sha256: str) -> None:
             f"{sha256[:12]} belongs; move it away, and fetch again."
         )
     file.seek(0)
-
-
-def damaged(path: Path, what: str) -> TorchcapsError:
-    """Say what is wrong with a file that cannot be the published one."""
-    return TorchcapsError(f"{path} {what}; it is damaged: fetch it again.")
 
 
 def file_in(root: Path, names: Sequence[str], *, folders: Sequence[str] = (), holds: str) -> Path:
@@ -148,7 +140,8 @@ def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[st
                     f"{name!r} of {size} bytes; it is another archive or a bomb."
                 )
             if name not in requested:
-                _skip(file, filled, path)
+                while filled > 0:
+                    filled -= len(exactly(file, min(CHUNK, filled), path))
                 continue
             if header[156] not in b"0\0":
                 raise TorchcapsError(
@@ -189,8 +182,3 @@ def _described(header: bytearray, path: Path) -> tuple[str, int]:
 def _octal(digits: bytearray) -> int | None:
     text = digits.strip(b"\0 ")
     return int(text, 8) if text and all(digit in b"01234567" for digit in text) else None
-
-
-def _skip(file: Readable, count: int, path: Path) -> None:
-    while count > 0:
-        count -= len(exactly(file, min(CHUNK, count), path))

@@ -60,13 +60,10 @@ def _shifted(pixels: Tensor, seed: int, sample: Tensor, *, most: int) -> Tensor:
     return place(pixels, integers(seed, sample, _SHIFT, 2, 2 * most + 1) - most)
 
 
-def _flipped(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
+def _and_flipped(pixels: Tensor, seed: int, sample: Tensor, *, change: Augmentation) -> Tensor:
+    pixels = change(pixels, seed, sample)
     mirrored = integers(seed, sample, _FLIP, 1, 2)[..., None, None].to(pixels.device) == 1
     return torch.where(mirrored, pixels.flip(-1), pixels)
-
-
-def _and_flipped(pixels: Tensor, seed: int, sample: Tensor, *, change: Augmentation) -> Tensor:
-    return _flipped(change(pixels, seed, sample), seed, sample)
 
 
 def _turned(pixels: Tensor, seed: int, sample: Tensor, *, most: float) -> Tensor:

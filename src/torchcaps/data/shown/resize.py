@@ -60,7 +60,8 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     check_size(size)
     if images.image_shape[1:] == tuple(size):
         return images
-    if not isinstance(images, ImageSet) or _filled(images, size) > MOST_BYTES:
+    filled = len(images) * images.image_shape[0] * math.prod(size)
+    if not isinstance(images, ImageSet) or filled * images.images.element_size() > MOST_BYTES:
         return Resized(images, (size[0], size[1]))
     parts = [_stored(part, (size[0], size[1])) for part in images.images.split(AT_ONCE)]
     return replace(images, images=torch.cat(parts), truth=_stretched(images.truth))
@@ -78,12 +79,6 @@ def check_size(size: tuple[int, int]) -> None:
 def _stretched(truth: PartTruth | None) -> PartTruth | None:
     """Keep which parts there are, but no longer which pixels are theirs."""
     return None if truth is None else replace(truth, size=None)
-
-
-def _filled(images: ImageSet, size: tuple[int, int]) -> int:
-    """Count the bytes of all images of this size."""
-    one = images.image_shape[0] * math.prod(size) * images.images.element_size()
-    return len(images) * one
 
 
 def _stored(images: Tensor, size: tuple[int, int]) -> Tensor:
