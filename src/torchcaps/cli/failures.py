@@ -41,16 +41,12 @@ def failure_of(error: Exception) -> Failure | None:
             f"({str(error).splitlines()[0]}); it was built for another torch: install the one that "
             f"fits, or pip uninstall torchvision, which torchcaps does not need.",
         )
-    return _fault_of_own_code(error)
-
-
-def _fault_of_own_code(error: Exception) -> Failure | None:
     if "torchcaps.train.own_code" not in sys.modules:
         return None
     from torchcaps.train.own_code import fault_of_own_code
 
-    sentence = fault_of_own_code(error)
-    return None if sentence is None else Failure(2, sentence)
+    fault = fault_of_own_code(error)
+    return None if fault is None else Failure(2, fault)
 
 
 def _is_raised_inside(error: Exception, package: str) -> bool:

@@ -1,8 +1,7 @@
 """`torchcaps prune`: prune a trained network."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -63,7 +62,11 @@ def prune(
 
     fields = fields_from(field)
     said = {"prune_scope": scope, "learning_rate": learning_rate}
-    _check_once({"prune": by, "prune_to": to, "epochs": epochs, **said}, fields)
+    for name, value in {"prune": by, "prune_to": to, "epochs": epochs, **said}.items():
+        if value is not None and name in fields:
+            raise TorchcapsError(
+                f"{name} came twice, as {value} and in --set as {short(fields[name])}; say it once."
+            )
     fields |= {name: value for name, value in said.items() if value is not None}
     by = by or fields.pop("prune", "magnitude")
     if by in BY_LAMP:
@@ -81,11 +84,3 @@ def prune(
     )
     if is_first():
         show_result(pruned)
-
-
-def _check_once(said: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    for name, value in said.items():
-        if value is not None and name in fields:
-            raise TorchcapsError(
-                f"{name} came twice, as {value} and in --set as {short(fields[name])}; say it once."
-            )

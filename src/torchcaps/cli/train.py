@@ -9,7 +9,6 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
-    FieldList,
     FieldsCommand,
     Imports,
     Root,
@@ -90,7 +89,7 @@ def train(
     if init_from is not None and not is_named:
         given |= _network_of(init_from)
     one = recipe_from(given)
-    seed, field = given["seed"], given["field"]
+    seed = given["seed"]
     budget = None if time_budget is None else seconds_of(time_budget)
     several = seeds is not None or _has_several_values(one)
     if together and not several:
@@ -103,7 +102,8 @@ def train(
                 f"--{idle} is for one run; leave it out, or train seed after seed."
             )
         named = f"--seed {seed}" if seed is not None else "--set seed=…"
-        if seeds is not None and (seed is not None or _sets_seed(field)):
+        is_set = any(line.partition("=")[0].strip() == "seed" for line in given["field"] or ())
+        if seeds is not None and (seed is not None or is_set):
             raise TorchcapsError(
                 f"--seeds {seeds} names every seed, so {named} would do nothing; leave one out."
             )
@@ -168,10 +168,6 @@ def _has_several_values(recipe: "Recipe") -> bool:
     from torchcaps.study.many import swept_options
 
     return bool(swept_options(recipe))
-
-
-def _sets_seed(field: FieldList) -> bool:
-    return any(line.partition("=")[0].strip() == "seed" for line in field or ())
 
 
 def _train_many(

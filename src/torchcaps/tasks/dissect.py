@@ -139,7 +139,11 @@ def dissect(
 
     >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
-    _check_shown(images, example)
+    if not hasattr(images, "class_names"):
+        raise TorchcapsError(
+            f"dissect takes labelled images, what data.load returns, but got {short(images)}."
+        )
+    check_image("example", example, images)
     model, index = as_network(model), _chosen(images, count)
     # The sample may lack the images that are shown, so they are looked at for the pictures.
     ((out, batch),) = _traced(
@@ -246,14 +250,6 @@ def _about(
         "images": f"{count:,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
         "right where": CRITERIA[images.judged_by],
     }
-
-
-def _check_shown(images: Images, example: int) -> None:
-    if not hasattr(images, "class_names"):
-        raise TorchcapsError(
-            f"dissect takes labelled images, what data.load returns, but got {short(images)}."
-        )
-    check_image("example", example, images)
 
 
 def pictures_of(
@@ -395,6 +391,9 @@ def facts_of(run: Run) -> dict[str, str]:
     """Say how a run was trained."""
     recipe, rows = run.recipe, run.metrics()
     groups = run.result().get("groups", {})
+    # A folder of pictures has no name but its own.
+    root = run.root if recipe.data == "folder" else None
+    data = recipe.data if root is None else f"the folder {root.name}"
     # What changes which weights come out, and is left alone by most recipes.
     more = {"augment": recipe.augment, "patience": recipe.patience}
     more["keep"] = None if recipe.keep == "last" else recipe.keep
@@ -402,7 +401,7 @@ def facts_of(run: Run) -> dict[str, str]:
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
-        "trained on": f"{_images_of(run)}, {run.result().get('training_images', 0):,} images, "
+        "trained on": f"{data}, {run.result().get('training_images', 0):,} images, "
         f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser][0]} {recipe.learning_rate:g}, "
         f"batch {recipe.batch_size}"
         + "".join(f", {name} {value}" for name, value in more.items() if value is not None),
@@ -414,12 +413,6 @@ def facts_of(run: Run) -> dict[str, str]:
         "training time": f"{sum(row['seconds'] for row in rows):.0f} s",
         "recipe": recipe.digest(),
     }
-
-
-def _images_of(run: Run) -> str:
-    """Name the data of a run; a folder of pictures has none but its own."""
-    root = run.root if run.recipe.data == "folder" else None
-    return run.recipe.data if root is None else f"the folder {root.name}"
 
 
 def _epochs(run: Run) -> str:

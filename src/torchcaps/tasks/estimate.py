@@ -152,7 +152,8 @@ def _trained(
     network: nn.Module, image: tuple[int, int, int], n_classes: int, recipe: Recipe
 ) -> tuple[int, Peak]:
     """Count FLOPs and memory of the second step: the first makes the state of the optimiser."""
-    with FakeTensorMode(), _footprint() as footprint, footprint.naming(network.train()):
+    footprint = Footprint(keeps_memory=can_keep_memory())
+    with FakeTensorMode(), footprint, footprint.naming(network.train()):
         with footprint.staying():
             _without_memory(network, footprint, recipe)
         pixels = torch.rand(recipe.batch_size, *image)
@@ -181,7 +182,8 @@ def _trained(
 
 
 def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -> tuple[int, Peak]:
-    with FakeTensorMode(), _footprint() as footprint, footprint.naming(network.eval()):
+    footprint = Footprint(keeps_memory=can_keep_memory())
+    with FakeTensorMode(), footprint, footprint.naming(network.eval()):
         with footprint.staying():
             _without_memory(network, footprint, recipe)
         pixels = torch.rand(recipe.batch_size, *image)
@@ -189,11 +191,6 @@ def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -
             network(pixels)
         peak = _peak(footprint)
     return footprint.flops, peak
-
-
-def _footprint() -> Footprint:
-    """Estimate a process that keeps memory, as `torchcaps train` does where it can."""
-    return Footprint(keeps_memory=can_keep_memory())
 
 
 def _without_memory(network: nn.Module, footprint: Footprint, recipe: Recipe) -> None:

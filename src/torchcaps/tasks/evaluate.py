@@ -27,7 +27,7 @@ from torchcaps.tasks.measurements import (
     with_parts,
 )
 from torchcaps.tasks.overlap import seen_by
-from torchcaps.tasks.predictions import check_path, write_predictions
+from torchcaps.tasks.predictions import write_predictions, writer_of
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import Own, check_classes, check_fit
 from torchcaps.train.answers import is_correct, named_classes, present_classes
@@ -157,7 +157,8 @@ def evaluate_file(
     """
     check_names(measurements)
     if predictions is not None:
-        check_path(path_of("predictions", predictions))
+        # It refuses a file that could not be written, before anything is evaluated.
+        writer_of(path_of("predictions", predictions))
     if figures is not None:
         path_of("figures", figures).mkdir(parents=True, exist_ok=True)
     trained = open_latest(path, root=root, model=model)

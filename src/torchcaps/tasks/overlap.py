@@ -19,12 +19,6 @@ MOST_COMPARED = 1_000_000
 NEVER_COMPARED = ("affnist",)
 
 
-def in_training(training: Images, others: Images) -> Tensor:
-    """Mark which of the others are there among the training images, pixel for pixel: bool [n]."""
-    known = set(marks(training))
-    return torch.tensor([mark in known for mark in marks(others)])
-
-
 def marks(images: Images) -> list[bytes]:
     """Make a mark of each image, the same for the same pixels."""
     found = []
@@ -39,8 +33,8 @@ def marks(images: Images) -> list[bytes]:
 def seen_by(
     trained: Trained, images: Images, split: str, data: str | None, root: Path | None
 ) -> Tensor | None:
-    """Mark which images are training images of the same set too: of test images whether or not the
-    run has had these. None where that is not looked at."""
+    """Mark which images are training images of the same set too, pixel for pixel, bool [n]: of test
+    images whether or not the run has had these. None where that is not looked at."""
     if trained.source(data) in NEVER_COMPARED:
         return None
     try:
@@ -49,4 +43,7 @@ def seen_by(
     except (TorchcapsError, OSError):
         # Whoever has the test images alone still has them judged.
         return None
-    return in_training(training, images) if len(training) <= MOST_COMPARED else None
+    if len(training) > MOST_COMPARED:
+        return None
+    known = set(marks(training))
+    return torch.tensor([mark in known for mark in marks(images)])

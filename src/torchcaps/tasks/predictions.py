@@ -34,15 +34,10 @@ def write_predictions(found: Evaluation, path: str | os.PathLike[str]) -> None:
     >>> write_predictions(evaluate(model, test), Path("said.csv"))
     """
     path = path_of("path", path)
-    write_whole(path, _writer(path)(found))
+    write_whole(path, writer_of(path)(found))
 
 
-def check_path(path: Path) -> None:
-    """Refuse a file that could not be written, before anything is evaluated."""
-    _writer(path)
-
-
-def _writer(path: Path) -> Callable[[Evaluation], str]:
+def writer_of(path: Path) -> Callable[[Evaluation], str]:
     """Choose how to write this file; a sentence when it could not be written."""
     writers: dict[str, Callable[[Evaluation], str]] = {
         ".jsonl": _json_lines,

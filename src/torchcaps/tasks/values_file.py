@@ -95,7 +95,11 @@ def read_values(path: Path) -> dict[str, Any]:
         values = read_json(path)
         if not isinstance(values, dict):
             raise ValueError(f"a JSON object belongs where {short(values)} is")
-        _check_digest(values.pop("sha256", None), values)
+        said = values.pop("sha256", None)
+        if said is not None and said != (found := _digest(values)):
+            raise ValueError(
+                f"its SHA-256 begins with {found[:12]}, but the study wrote {short(said)[1:13]}"
+            )
         Values.model_validate(values)
     except ValueError as error:
         why = in_words(error) if isinstance(error, ValidationError) else str(error)
@@ -131,13 +135,6 @@ def values_of(run: Run) -> dict[str, Any]:
     if measured is not None and measured != run.accuracy:
         raise _damaged(path, f"{own} is {measured}, where {run.result_file} has {run.accuracy}")
     return values
-
-
-def _check_digest(said: object, values: Mapping[str, Any]) -> None:
-    if said is not None and said != (found := _digest(values)):
-        raise ValueError(
-            f"its SHA-256 begins with {found[:12]}, but the study wrote {short(said)[1:13]}"
-        )
 
 
 def _digest(values: Mapping[str, Any]) -> str:
