@@ -26,14 +26,8 @@ class PartTruth:
 
     def __getitem__(self, index: Tensor) -> "PartTruth":
         """Return the truth of some of the images."""
-        return replace(
-            self,
-            part=self.part[index],
-            pose=self.pose[index],
-            owner=self.owner[index],
-            whole_pose=self.whole_pose[index],
-            occluder=self.occluder[index],
-        )
+        tensors = {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
+        return replace(self, **{name: each[index] for name, each in tensors.items()})
 
 
 def shown_parts(truth: PartTruth) -> Tensor:
