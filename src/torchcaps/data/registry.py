@@ -120,30 +120,25 @@ def in_folder(name: str, read: Callable[..., Images]) -> Source:
     return source
 
 
-def _published() -> dict[str, PublishedSet]:
-    """Read published.toml."""
-    table = resources.files("torchcaps.data").joinpath("published.toml").read_text("utf-8")
-    return {
-        name: PublishedSet(
-            each["holds"],
-            each["terms"],
-            each["home"],
-            tuple(
-                RemoteFile(
-                    f"{each['folder']}{file['name']}",
-                    file["size"],
-                    file["sha256"],
-                    tuple(f"{mirror}{file['name']}" for mirror in each["mirrors"]),
-                )
-                for file in each["files"]
-            ),
-        )
-        for name, each in tomllib.loads(table).items()
-    }
-
-
+_TABLE = resources.files("torchcaps.data").joinpath("published.toml").read_text("utf-8")
 # Those whose files can be fetched.
-PUBLISHED = _published()
+PUBLISHED = {
+    name: PublishedSet(
+        each["holds"],
+        each["terms"],
+        each["home"],
+        tuple(
+            RemoteFile(
+                f"{each['folder']}{file['name']}",
+                file["size"],
+                file["sha256"],
+                tuple(f"{mirror}{file['name']}" for mirror in each["mirrors"]),
+            )
+            for file in each["files"]
+        ),
+    )
+    for name, each in tomllib.loads(_TABLE).items()
+}
 
 
 def data_set(name: str) -> DataSet:
