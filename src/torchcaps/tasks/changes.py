@@ -15,7 +15,6 @@ Axis = Literal["x", "y"]
 
 def rotation(degrees: float) -> Change:
     """Turn clockwise about the centre."""
-
     one = torch.ones(1, dtype=torch.float64)
     return _mapped(linear_maps(one * math.radians(degrees), one * 0, one, one))
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
-from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.decoding import takes_decoder
 from torchcaps.tasks.trained import check_fit, check_image, open_trained
@@ -82,13 +81,15 @@ def perturb(
     trained = open_trained(network)
     test = trained.images("test", data=data, root=root)
     check_fit(trained.model, test)
-    pixels, label = _shown(test, image)
+    check_image("--image", image, test)
+    batch = test.batch(torch.tensor([image]))
+    pixels, labels = batch.pixels.float(), batch.labels[0].view(-1)
     classes, predicted = _classes(trained.model, pixels.to(trained.device), network)
     drawn = drawn_by_component(trained.model, classes, predicted)
     found = Perturbed(
         data=test.name,
         image=image,
-        label=label,
+        label=" and ".join(test.class_names[each] for each in labels.tolist()),
         predicted=test.class_names[predicted],
         length=float(classes.pose[0, predicted].norm()),
         error=float((drawn[0, STEPS.index(0.0)].cpu() - pixels[0]).square().mean()),
@@ -115,14 +116,6 @@ def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
     decoder: Any = model.decoder
     drawn: Tensor = decoder(Capsules(poses.flatten(0, 1)), target)
     return torch.unflatten(drawn, 0, (size, len(STEPS)))
-
-
-def _shown(test: Images, image: int) -> tuple[Tensor, str]:
-    """Give its pixels [1, c, h, w], and the name of its class."""
-    check_image("--image", image, test)
-    batch = test.batch(torch.tensor([image]))
-    names = [test.class_names[each] for each in batch.labels[0].view(-1).tolist()]
-    return batch.pixels.float(), " and ".join(names)
 
 
 @torch.no_grad()

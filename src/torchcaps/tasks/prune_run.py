@@ -89,7 +89,11 @@ def prune_run(
         )
     trained, before = _opened(run, out)
     old, root = before.recipe, before.root_or(root)
-    _check_images(trained, root)
+    if not trained.knows(trained.images_now("train", root=root), "train"):
+        raise TorchcapsError(
+            f"{trained.path} was trained on other images than there are now, so it could be tested "
+            f"by images that it has seen; put them back as they were, or name their --root."
+        )
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
         _check_never_pruned(run, old)
@@ -272,14 +276,6 @@ def _check_alike(old: Recipe, new: Recipe) -> None:
                 f"with {name} {now} other images would be held out than in training, where it was "
                 f"{before}, and the network has seen those; leave it out."
             )
-
-
-def _check_images(trained: Trained, root: Root | None) -> None:
-    if not trained.knows(trained.images_now("train", root=root), "train"):
-        raise TorchcapsError(
-            f"{trained.path} was trained on other images than there are now, so it could be tested "
-            f"by images that it has seen; put them back as they were, or name their --root."
-        )
 
 
 def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | None) -> Run:

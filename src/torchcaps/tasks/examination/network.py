@@ -290,15 +290,15 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
         f"{value:.1e} in {name}" for name, value in spread.items()
     )
     layers = getattr(model, "layers", {})
-    routed = [
-        layer.name
+    routed = tuple(
+        layer
         for layer in trace
         if last_coupling(layer).shape[-1] > 1
         and not (
             layer.name in layers
             and isinstance(getattr(layers[layer.name], "routing", None), UniformRouting)
         )
-    ]
+    )
     if not routed:
         return Diagnosis(
             "couplings", "fine", f"{facts}: they are fixed, as this routing is.", numbers
@@ -306,7 +306,13 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
     if not trained:
         text = f"{facts}, which says little before training."
         return Diagnosis("couplings", "fine", text, numbers)
-    tree = _tree(tuple(layer for layer in trace if layer.name in routed))
+    # In the words of `torchcaps dissect`, where it can look: not through windows.
+    if all(layer.window is None for layer in routed):
+        tree = about_tree(routing_dynamics(routed))
+    elif max(spread[layer.name] for layer in routed) < FROZEN:
+        tree = Sentence("tree", "The tree is frozen: every image gets the same couplings.", False)
+    else:
+        tree = Sentence("tree", "The couplings change with the image.", True)
     if tree.is_good:
         return Diagnosis("couplings", "fine", f"{facts}. {tree.text}", numbers)
     text = (
@@ -314,14 +320,3 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
         f"twin (option routing=uniform), and see torchcaps dissect."
     )
     return Diagnosis("couplings", "look", text, numbers)
-
-
-def _tree(routed: Trace) -> Sentence:
-    """Judge the tree in the words of `torchcaps dissect`, where it can look: not through
-    windows."""
-    if all(layer.window is None for layer in routed):
-        return about_tree(routing_dynamics(routed))
-    spread = [float(last_coupling(layer).float().std(0, correction=0).mean()) for layer in routed]
-    if max(spread) < FROZEN:
-        return Sentence("tree", "The tree is frozen: every image gets the same couplings.", False)
-    return Sentence("tree", "The couplings change with the image.", True)
