@@ -135,20 +135,18 @@ def drawn(
     groups: Sequence[str] | None,
     share: float,
     seed: int,
-    split: str,
-) -> Files:
-    """Choose the pictures that are the test, or the rest."""
-    if groups is None:
-        return [
-            (path, label)
-            for label, called in enumerate(class_names)
-            for path in drawn_share(called, [p for p, k in files if k == label], split, share, seed)
-        ]
+) -> NDArray[np.bool_]:
+    """Choose the pictures that are the test, bool [n]."""
     labels = [label for _, label in files]
-    is_test = two_parts(name, groups, labels, class_names, share=share, seed=seed, both=True)
-    return [
-        file for file, is_drawn in zip(files, is_test, strict=True) if is_drawn == (split == "test")
-    ]
+    if groups is not None:
+        return two_parts(name, groups, labels, class_names, share=share, seed=seed, both=True)
+    of_classes = [[path for path, k in files if k == label] for label in range(len(class_names))]
+    test = {
+        path
+        for called, pictures in zip(class_names, of_classes, strict=True)
+        for path in drawn_share(called, pictures, "test", share, seed)
+    }
+    return np.array([path in test for path, _ in files])
 
 
 def drawn_share(

@@ -56,15 +56,15 @@ def listed(
         paths = [_below(root, path) for path, _ in files]
         of_files = None if group_of is None else [group_of[path] for path in paths]
         if fold is None:
-            files = drawn(name, class_names, files, of_files, test_share, seed, split)
+            is_test = drawn(name, class_names, files, of_files, test_share, seed)
         else:
             check_fold(fold)
             # Of a fold 0 the training pictures are all.
             number, count = fold
             labels = [label for _, label in files]
-            of_fold = fold_numbers(name, of_files, labels, class_names, count, seed)
-            is_chosen = (of_fold == number - 1) == (split == "test")
-            files = [file for file, chosen in zip(files, is_chosen, strict=True) if chosen]
+            is_test = fold_numbers(name, of_files, labels, class_names, count, seed) == number - 1
+        chosen = zip(files, is_test, strict=True)
+        files = [file for file, tested in chosen if tested == (split == "test")]
     names = tuple(_below(root, path) for path, _ in files)
     named = None if group_of is None else tuple(group_of[each] for each in names)
     return Listed(class_names, names, [label for _, label in files], named, whole)
