@@ -79,7 +79,6 @@ def train(
     With --seeds, or with several values of an option (--option iterations=1,2,3), OUT is a folder
     of runs, and what is printed compares them as `torchcaps compare OUT` does.
     """
-    from torchcaps.errors import TorchcapsError
     from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
