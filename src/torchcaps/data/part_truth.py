@@ -1,6 +1,7 @@
 """What is where in the images of the part-whole set: parts and their poses."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,8 @@ class PartTruth:
     def __getitem__(self, index: Tensor) -> "PartTruth":
         """Return the truth of some of the images."""
         tensors = {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
-        return replace(self, **{name: each[index] for name, each in tensors.items()})
+        of_some: dict[str, Any] = {name: each[index] for name, each in tensors.items()}
+        return replace(self, **of_some)
 
 
 def shown_parts(truth: PartTruth) -> Tensor:

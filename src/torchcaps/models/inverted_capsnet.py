@@ -74,8 +74,8 @@ def tsai_inverted(
     """Make the network; `width` is how many channels the backbone ends with; `hidden` capsules save
     parameters where there are many classes."""
     check_choice("backbone", backbone, ("simple", "resnet"))
-    make = {"simple": simple_backbone, "resnet": resnet_backbone}[backbone]
-    below = make(image[0], width=width)
+    make_backbone = simple_backbone if backbone == "simple" else resnet_backbone
+    below = make_backbone(image[0], width=width)
     primary = LayerNormPrimaryCapsules(
         nn.Conv2d(width, types * d_pose, 1, bias=primary_bias),
         nn.Conv2d(width, types, 1) if activations else None,
