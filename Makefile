@@ -78,7 +78,8 @@ dist: .venv/.dev
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt "$$(ls dist/*.whl)[study]"
 	build/clean/bin/python -m pip check
-	cd build && clean/bin/torchcaps models > /dev/null && clean/bin/torchcaps check --help > /dev/null
+	rm -rf build/tried && mkdir build/tried
+	cd build/tried && PATH="$(CURDIR)/build/clean/bin:$$PATH" sh ../../tests/wheel.sh
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix
