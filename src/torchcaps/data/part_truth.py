@@ -27,9 +27,8 @@ class PartTruth:
 
     def __getitem__(self, index: Tensor) -> "PartTruth":
         """Return the truth of some of the images."""
-        tensors = {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
-        of_some: dict[str, Any] = {name: each[index] for name, each in tensors.items()}
-        return replace(self, **of_some)
+        whole: dict[str, Any] = {k: x for k, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **{k: x[index] for k, x in whole.items()})
 
 
 def shown_parts(truth: PartTruth) -> Tensor:
