@@ -190,8 +190,8 @@ def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
     return found
 
 
-def sides(option: str, text: str, example: str) -> tuple[int, ...]:
-    """Read whole numbers with x between them, as many as the example has."""
+def sides(option: str, text: str, example: str) -> Any:
+    """Read a tuple of whole numbers with x between them, as many as the example has."""
     numbers = text.lower().replace("×", "x").split("x")
     are_numbers = all(each.isdecimal() and len(each) <= DIGITS for each in numbers)
     if len(numbers) != len(example.split("x")) or not are_numbers:

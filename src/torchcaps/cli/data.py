@@ -90,8 +90,7 @@ def check(
     """Look at every image: range, balance, size, and what train and test share."""
     from torchcaps.data import check_images, load
 
-    height_width = () if image_size is None else sides("--image-size", image_size, "48x64")
-    size = (height_width[0], height_width[1]) if height_width else None
+    size = None if image_size is None else sides("--image-size", image_size, "48x64")
     train, test = (load(name, split=each, root=root, size=size) for each in ("train", "test"))
     found = check_images(train, test)
     if as_json:

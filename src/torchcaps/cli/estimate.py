@@ -45,10 +45,9 @@ def estimate(
             f"--option is for options of the network, but {name} came with it, which estimate "
             f"takes by itself; write {ITS_OWN[name]} instead."
         )
-    size = () if image is None else sides("--image", image, "3x64x48")
     found = tasks.estimate(
         model,
-        image=(size[0], size[1], size[2]) if size else None,
+        image=None if image is None else sides("--image", image, "3x64x48"),
         n_classes=classes,
         batch_size=batch_size,
         precision=precision,  # type: ignore[arg-type]
