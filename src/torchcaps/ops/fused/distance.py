@@ -30,7 +30,6 @@ Kept are the children, the weights, and s and S of every iteration, parents only
 forward pass holds φ and d, two numbers a child and parent. No gradient of the gradient.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -40,7 +39,7 @@ from torchcaps.ops.checks import may_look, widen
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
-from torchcaps.ops.fused.results import by_lane, recoupled, routed
+from torchcaps.ops.fused.results import by_sample, routed
 from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
@@ -70,12 +69,11 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
         activation = window.of(widen(activation).unsqueeze(-1)).squeeze(-1)
     activation, log_odds = check_distance(votes, activation, asked)
     *lead, n_in, _, _ = votes.shape
-    lanes = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     parts = made_of(vote_map, votes)
     given = asked.scale if isinstance(asked.scale, Tensor) else None
     bias = None if asked.bias is None else asked.bias.to(parts.dtype)
     length = activation.to(parts.dtype).expand(*lead, n_in)
-    bias = None if bias is None else by_lane(bias, votes[..., 0, :, :], window)
+    bias = None if bias is None else by_sample(bias, votes[..., 0, :, :], window)
     record = recorded(asked.keep, asked.couple)
     constant = asked.detach == "iterations"
     if constant and given is not None:
@@ -93,7 +91,9 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
         keep=record,
     )
     stored = None if given is None else given.to(parts.dtype)
-    found = measured(Given(parts, length.reshape(*lanes, n_in), bias, stored, how))
+    lanes = parts.counts()[:2]
+    by_lane = None if bias is None else bias.transpose(0, 1)
+    found = measured(Given(parts, length.reshape(*lanes, n_in), by_lane, stored, how))
     poses, couplings, means = found.poses.unbind(), found.couplings, found.means
     if constant:
         poses = (*(x.detach() for x in poses[:-1]), poses[-1])
@@ -103,11 +103,10 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
     scale = means if asked.iterations > 1 else None
 
     def parents_of(coupling: Tensor) -> Tensor:
-        s = _sums(vote_map, votes, coupling, length)
-        return g(biased(s, None if bias is None else bias.transpose(0, 1), False), asked.squash)
+        return g(biased(_sums(vote_map, votes, coupling, length), bias, False), asked.squash)
 
-    made = routed(votes, poses, couplings, record)._replace(scale=scale)
-    return recoupled(made, couplings, asked.keep, asked.couple, parents_of)
+    made = routed(votes, poses, couplings, asked.keep, asked.couple, parents_of)
+    return made._replace(scale=scale)
 
 
 def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:

@@ -19,16 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import widen, without_autocast
-from torchcaps.ops.fused.loop import Loop, given
-from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import by_sample, kept_of, recoupled, routed
+from torchcaps.ops.checks import widen
+from torchcaps.ops.fused.loop import Loop
+from torchcaps.ops.fused.results import by_sample
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.fused.weighted import sums_of
-from torchcaps.ops.routing.couple import recorded
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.dynamic import DynamicOptions, check_dynamic, factor_of
-from torchcaps.types import Couple, Keep, Routed, VoteMap
+from torchcaps.types import Routed, VoteMap
 
 
 def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -51,46 +49,17 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
         leaky=asked.leaky,
         detach=asked.detach,
     )
-    return route(
-        vote_map,
-        votes,
-        loop,
-        prior=asked.prior,
-        bias=asked.bias,
-        agreement=asked.agreement,
-        keep=asked.keep,
-        couple=asked.couple,
-    )
-
-
-def route(
-    vote_map: VoteMap,
-    votes: Tensor,
-    loop: Loop,
-    *,
-    bias: Tensor | None,
-    keep: Keep,
-    prior: Tensor | None = None,
-    couple: Couple | None = None,
-    agreement: float | Tensor = 1.0,
-) -> Routed:
-    """Route with checked arguments; `votes` tells shape and dtype."""
-    dtype, window = widen(votes.new_empty(())).dtype, vote_map.window
-    if bias is not None:
-        bias = by_sample(bias.to(dtype), votes[..., 0, :, :], window)
-    factor = factor_of(agreement, dtype)
+    dtype = widen(votes.new_empty(())).dtype
+    factor = factor_of(asked.agreement, dtype)
     if factor is not None:
         factor = torch.as_tensor(factor, dtype=dtype, device=votes.device).reshape(1, 1, 1, 1)
-    record = recorded(keep, couple)
-    loop = loop._replace(kept=kept_of(record, loop.iterations))
-    mixed = mix(given(vote_map, votes, loop, prior=prior, rule_weight=factor, rule_bias=bias))
-    ends = Agreement(loop.squash, loop.odd_bias, bias)
-    with without_autocast(votes):
-        poses = [ends.query(None, s) for s in mixed.sums(record)]
-        return recoupled(
-            routed(votes, poses, mixed.couplings, record),
-            mixed.couplings,
-            keep,
-            couple,
-            lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
-        )
+    bias = biases(vote_map, votes, asked.bias)
+    ends = Agreement(asked.squash, asked.odd_bias, bias)
+    by = {"prior": asked.prior, "rule_weight": factor, "rule_bias": bias}
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple, **by)
+
+
+def biases(vote_map: VoteMap, votes: Tensor, bias: Tensor | None) -> Tensor | None:
+    """View a bias in the precision of the loop as [b or 1, p or 1, j, d]."""
+    wide = None if bias is None else bias.to(widen(votes.new_empty(())).dtype)
+    return None if wide is None else by_sample(wide, votes[..., 0, :, :], vote_map.window)

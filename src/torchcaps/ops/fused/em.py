@@ -34,7 +34,6 @@ Kept are the children, the weights, the parents of every iteration and three ten
 unless torch.compile decides what is kept. No gradient of the gradient.
 """
 
-import math
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -113,9 +112,9 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
     activation = check_em(votes, activation, asked)
     *lead, n_in, n_out, d = votes.shape
     wide = widen(votes.new_empty(()))
-    n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
     without_bias = made_of(vote_map._replace(bias=None), votes)
+    n_batch, n_windows, *_ = without_bias.counts()
     meet = kind(without_bias)
     asked = asked.in_precision_of(wide)
     share_out = None if asked.child_id is None else softmax_over_windows(asked.child_id)

@@ -19,14 +19,11 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps.ops.checks import widen, without_autocast
-from torchcaps.ops.fused.loop import Loop, given
-from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import kept_of, recoupled, routed
+from torchcaps.ops.checks import widen
+from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.fused.rules import Present
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.fused.weighted import sums_of
-from torchcaps.ops.routing.couple import recorded
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted
 from torchcaps.types import Routed, VoteMap
 
@@ -53,24 +50,9 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
         of_rule = (factor.reshape(1, 1, 1, 1), None)
         if weight is not None and bias is not None:
             of_rule = (factor * weight, factor * bias)
-    record = recorded(asked.keep, asked.couple)
-    loop = Loop(
-        "present",
-        scale=scale,
-        iterations=asked.iterations,
-        share=1 / votes.shape[-2],
-        kept=kept_of(record, asked.iterations),
-    )
-    with without_autocast(votes):
-        query = None if asked.start is None else factor * asked.start.to(dtype)
-        by = dict(zip(("rule_weight", "rule_bias"), of_rule, strict=True))
-        mixed = mix(given(vote_map, votes, loop, start=query, **by))
-        norm_of = Present(1.0, weight, bias)
-        poses = [norm_of.query(None, s) for s in mixed.sums(record)]
-        return recoupled(
-            routed(votes, poses, mixed.couplings, record, activations=False),
-            mixed.couplings,
-            asked.keep,
-            asked.couple,
-            lambda coupling: norm_of.query(None, sums_of(vote_map, votes, coupling)),
-        )
+    loop = Loop("present", scale=scale, iterations=asked.iterations, share=1 / votes.shape[-2])
+    query = None if asked.start is None else factor * asked.start.to(dtype)
+    by = dict(zip(("start", "rule_weight", "rule_bias"), (query, *of_rule), strict=True))
+    ends = Present(1.0, weight, bias)
+    how = asked.keep, asked.couple
+    return route(vote_map, votes, loop, ends.parents, *how, activations=False, **by)

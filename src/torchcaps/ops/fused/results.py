@@ -1,7 +1,7 @@
 """How what operators give becomes `Routed`, and parameters become their arguments."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
@@ -17,61 +17,33 @@ def kept_of(keep: str, iterations: int) -> int:
 
 def routed(
     votes: Tensor,
-    poses: Sequence[Tensor] | Tensor,
-    couplings: Tensor,
-    keep: Keep,
-    *,
-    activations: bool = True,
-) -> Routed:
-    """Give parents and steps in shape and precision of the votes, from those of the iterations
-    kept, of poses always the last; with activations, these are the lengths of the poses."""
-    *lead, n_in, n_out, size = votes.shape
-    parents = [_parents(pose.reshape(*lead, n_out, size), votes, activations) for pose in poses]
-    couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
-    kept = () if keep == "none" else zip(couplings.unbind(), parents, strict=True)
-    steps = tuple(Step(None, coupling, each) for coupling, each in kept)
-    return Routed(parents[-1], steps)
-
-
-def recoupled(
-    routed: Routed,
+    poses: Iterable[Tensor],
     couplings: Tensor,
     keep: Keep,
     couple: Couple | None,
     parents_of: Callable[[Tensor], Tensor],
+    *,
+    activations: bool = True,
 ) -> Routed:
-    """Replace the last couplings as `couple` says, and the parents by those that follow from them
-    by `parents_of`, poses as operators give them. The last step must have been recorded, in
-    `couplings` as operators give them, for parents are made before anything is rounded."""
-    if couple is None:
-        return routed
-    made = replaced(couple, last_of(couplings, routed))
-    if made is None:
-        return routed._replace(steps=() if keep == "none" else routed.steps)
-    return made_by(made, routed, keep, parents_of)
+    """Give parents and steps in shape and precision of the votes, from those that were `recorded`,
+    of poses always the last; with activations, these are the lengths of the poses. Where `couple`
+    replaces the last couplings, their poses follow by `parents_of`, before anything is rounded."""
+    *lead, n_in, n_out, size = votes.shape
 
+    def parents(pose: Tensor) -> Capsules:
+        pose = pose.reshape(*lead, n_out, size)
+        return capsules(pose, votes.dtype) if activations else Capsules(pose.to(votes.dtype))
 
-def last_of(couplings: Tensor, routed: Routed) -> Tensor:
-    """Return the couplings of the last iteration as operators give them, in the shape of the
-    votes."""
-    return couplings[-1].reshape(routed.steps[-1].coupling.shape)
-
-
-def made_by(
-    coupling: Tensor, routed: Routed, keep: Keep, parents_of: Callable[[Tensor], Tensor]
-) -> Routed:
-    """Replace the parents by those that follow from these couplings of the last iteration by
-    `parents_of`."""
-    *before, last = routed.steps
-    pose = parents_of(coupling).reshape(last.parents.pose.shape)
-    parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
-    step = Step(None, coupling.to(last.coupling.dtype), parents)
-    steps = () if keep == "none" else (*before, step)
-    return routed._replace(parents=parents, steps=steps)
-
-
-def _parents(pose: Tensor, votes: Tensor, activations: bool) -> Capsules:
-    return capsules(pose, votes.dtype) if activations else Capsules(pose.to(votes.dtype))
+    found = [*poses]
+    if keep == "none" and couple is None:
+        return Routed(parents(found[-1]))
+    each = [*couplings.reshape(len(couplings), *lead, n_in, n_out).unbind()]
+    made = replaced(couple, each[-1])
+    if made is not None:
+        each[-1], found[-1] = made, parents_of(made)
+    pairs = zip(each, found, strict=True)
+    steps = tuple(Step(None, c.to(votes.dtype), parents(pose)) for c, pose in pairs)
+    return Routed(steps[-1].parents, () if keep == "none" else steps)
 
 
 def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
@@ -80,19 +52,9 @@ def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
     value = value.expand(*value.shape[:-2], *own)
     if math.prod(value.shape[:-2]) == 1:
         return value.reshape(1, 1, *own)
-    return value.expand(like.shape).reshape(*lanes_of(like.shape[:-2], window), *own)
-
-
-def by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
-    """View it as [p or 1, b or 1, x, y]."""
-    return by_sample(value, like, window).transpose(0, 1)
-
-
-def lanes_of(lead: Sequence[int], window: Window | Sequence[int] | None) -> tuple[int, int]:
-    """Count the samples and windows in the axes before the children."""
-    if window:
-        return math.prod(lead[:-1]), lead[-1]
-    return math.prod(lead), 1
+    lead = like.shape[:-2]
+    lanes = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
+    return value.expand(like.shape).reshape(*lanes, *own)
 
 
 def speak_for_all_samples(*parameters: Tensor | None) -> bool:

@@ -39,7 +39,7 @@ class Agreement:
     factor: Tensor | None = None  # α, [1, 1, 1, 1]
 
     def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
-        v = self._parents(sums)
+        v = self.parents(sums)
         v = v if self.factor is None else self.factor * v
         return v if before is None else before + v
 
@@ -47,7 +47,7 @@ class Agreement:
         of_parents, of_factor = of_query, None
         if self.factor is not None:
             of_parents = self.factor * of_query
-            of_factor = (of_query * self._parents(sums)).sum().reshape(self.factor.shape)
+            of_factor = (of_query * self.parents(sums)).sum().reshape(self.factor.shape)
         of_sums = squash_gradient(biased(sums, self.bias, self.odd_bias), of_parents, self.squash)
         of_bias = None
         if self.bias is not None:
@@ -57,7 +57,7 @@ class Agreement:
             of_bias = of_bias.sum_to_size(self.bias.shape)
         return of_query, of_sums, of_factor, of_bias
 
-    def _parents(self, sums: Tensor) -> Tensor:
+    def parents(self, sums: Tensor) -> Tensor:
         return squashed(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
 
 
@@ -71,6 +71,9 @@ class Present:
     bias: Tensor | None
 
     def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
+        return self.parents(sums)
+
+    def parents(self, sums: Tensor) -> Tensor:
         if self.weight is None or self.bias is None:
             return self._factor() * sums
         return self.scale * normalised(sums, self.weight, self.bias)

@@ -14,18 +14,15 @@ Ambiguities: none.
 """
 
 import math
+from functools import partial
 from typing import Any
 
-from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fused.loop import Loop, given
-from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import recoupled, routed
+from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.fused.rules import squashed
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.fused.weighted import sums_of
-from torchcaps.ops.routing.couple import recorded
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.self_attention import SelfAttentionOptions, check_self_attention
-from torchcaps.types import Routed, VoteMap
+from torchcaps.types import Keep, Routed, VoteMap
 
 
 def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -39,15 +36,8 @@ def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """
     votes, asked = vote_like(vote_map), SelfAttentionOptions(**options)
     check_self_attention(votes, asked)
-    record = recorded(asked.keep, asked.couple)
-    scale, kept = 1 / math.sqrt(votes.shape[-1]), int(record != "none")
-    loop = Loop("present", scale=scale, iterations=2, share=1.0, kept=kept)
-    mixed = mix(given(vote_map, votes, loop, added=asked.bias))
-    with without_autocast(votes):
-        return recoupled(
-            routed(votes, [squashed(mixed.last, asked.squash)], mixed.couplings, record),
-            mixed.couplings,
-            asked.keep,
-            asked.couple,
-            lambda coupling: squashed(sums_of(vote_map, votes, coupling), asked.squash),
-        )
+    loop = Loop("present", scale=1 / math.sqrt(votes.shape[-1]), iterations=2, share=1.0)
+    ends = partial(squashed, kind=asked.squash)
+    # The sum before is no step of this routing.
+    keep: Keep = "none" if asked.keep == "none" else "last"
+    return route(vote_map, votes, loop, ends, keep, asked.couple, added=asked.bias)

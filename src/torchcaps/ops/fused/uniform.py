@@ -10,9 +10,11 @@ Ambiguities: none.
 
 from typing import Any
 
-from torchcaps.ops.fused.dynamic import route
+from torchcaps.ops.fused.dynamic import biases
 from torchcaps.ops.fused.loop import Loop
+from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.uniform import UniformOptions, check_uniform
 from torchcaps.types import Routed, VoteMap
 
@@ -22,4 +24,5 @@ def uniform_routing(vote_map: VoteMap, **options: Any) -> Routed:
     the options, values and gradients of `ops.uniform_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), UniformOptions(**options)
     loop = Loop("agreement", asked.squash, share=check_uniform(votes, asked))
-    return route(vote_map, votes, loop, bias=asked.bias, keep=asked.keep, couple=asked.couple)
+    ends = Agreement(asked.squash, False, biases(vote_map, votes, asked.bias))
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple)

@@ -21,14 +21,8 @@ from torch import Tensor
 
 from torchcaps._checks import is_between
 from torchcaps.ops import fused
-from torchcaps.ops.fused.results import (
-    by_sample,
-    of_all_samples,
-    outputs,
-    recoupled,
-    routed,
-    speak_for_all_samples,
-)
+from torchcaps.ops.fused.dynamic import biases
+from torchcaps.ops.fused.results import of_all_samples, outputs, routed, speak_for_all_samples
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
@@ -76,14 +70,14 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
             ),
         )
     )
-    wide = None if bias is None else by_sample(bias.to(parts.dtype), votes[..., 0, :, :], None)
-    ends = Agreement(asked.squash, asked.odd_bias, wide)
-    return recoupled(
-        routed(votes, found.poses, found.couplings, record),
+    ends = Agreement(asked.squash, asked.odd_bias, biases(vote_map, votes, bias))
+    return routed(
+        votes,
+        found.poses,
         found.couplings,
         asked.keep,
         asked.couple,
-        lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
+        lambda coupling: ends.parents(sums_of(vote_map, votes, coupling)),
     )
 
 
