@@ -44,7 +44,6 @@ def switch_off(part: str, module: nn.Module) -> None:
             setattr(native, name, getattr(fused, name))
     # A case builds its network more than once.
     native.ROUTINGS.pop(stem, None)
-    native._TAKES.pop(stem, None)
 
 
 def is_in(part: str, module: nn.Module) -> bool:

@@ -117,8 +117,8 @@ def test_a_kernel_that_is_timed_is_checked(monkeypatch):
     assert right["fast"] == taken
     run = native.dynamic.run
 
-    def wrong(kernel, kind, numbers, tensors):
-        run(kernel, kind, numbers, tensors)
+    def wrong(kernel, job, tensors, *arguments):
+        run(kernel, job, tensors, *arguments)
         if tensors.get("of_weight") is not None:
             tensors["of_weight"].mul_(1.001)
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torchcaps.ops import native
 from torchcaps.ops.convolution import winograd as kernel
 from torchcaps.ops.costs import COSTS
+from torchcaps.ops.native import build
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 # Images, channels in and out, height, width, padding: whole lanes, ragged ones, one of each, odd
@@ -186,7 +187,7 @@ def test_what_is_not_finite_leaves_as_not_finite_where_it_would(wrong):
 
 
 def test_a_job_is_what_the_source_takes():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_winograd_job_size()
+    assert ctypes.sizeof(kernel._Job) == build.library().torchcaps_winograd_job_size()
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -5,8 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "routing.hpp"
-#include "windows.hpp"
+#include "lanes.hpp"
 
 namespace dynamic {
 #include "dynamic.cpp"
@@ -60,7 +59,7 @@ struct Made {
 
   void route() {
     dynamic::Job job{};
-    job.batch = BATCH, job.children = job.types = CHILDREN, job.parents = PARENTS;
+    job.lanes = BATCH, job.children = job.types = CHILDREN, job.parents = PARENTS;
     job.rows = 1, job.inner = job.columns = SIZE, job.threads = THREADS, job.share = 1.0 / PARENTS;
     job.iterations = job.n_poses = job.n_couplings = TURNS;
     job.pose = pose, job.weight = weight, job.bias = bias, job.prior = prior;
@@ -80,11 +79,11 @@ struct Made {
 
   void fit_and_assign() {
     em::EMJob job{};
-    Seen &by = job.seen_by;
-    by.lanes = LANES_SEEN, by.windows = WINDOWS, by.children = CHILDREN, by.slots = by.types = SLOTS;
-    by.parents = PARENTS, by.rows = 1, by.inner = by.columns = SIZE, by.threads = THREADS;
-    by.pose = pose, by.weight = weight, by.child_id = child_id.data();
-    by.of_pose = seen_pose, by.of_weight = seen_weight;
+    job.lanes = LANES_SEEN, job.windows = WINDOWS, job.children = CHILDREN;
+    job.slots = job.types = SLOTS, job.parents = PARENTS, job.threads = THREADS;
+    job.rows = 1, job.inner = job.columns = SIZE;
+    job.pose = pose, job.weight = weight, job.child_id = child_id.data();
+    job.of_pose = seen_pose, job.of_weight = seen_weight;
     job.log_a = log_a, job.mass = mass, job.mean = mean, job.variance = variance;
     job.top = top, job.total = total, job.rest = rest, job.likely = likely, job.seen = seen;
     job.of_mean = job.of_variance = of_rows, job.rise = likely;
@@ -94,8 +93,8 @@ struct Made {
     for (Int pass : {em::FIT, em::ASSIGN, em::FIT, em::FIT_BACK, em::ASSIGN_BACK}) {
       job.pass = pass;
       em::torchcaps_em_plan(&job);
-      Floats workspace(by.workspace_size);
-      by.workspace = workspace;
+      Floats workspace(job.workspace_size);
+      job.workspace = workspace;
       em::torchcaps_em(&job);
       job.log_r = log_r;  // the first fit has none
     }

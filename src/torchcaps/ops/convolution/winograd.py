@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.native.build import library
+from torchcaps.ops.native import build
 from torchcaps.ops.native.layout import MOST_THREADS
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
@@ -78,20 +78,21 @@ def _sizes(maps: Tensor) -> _Maps:
 
 def planned(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> _Job:
     """Give a call without its addresses, which knows how many floats it will borrow."""
+    job = _job(x, y, padding)
+    if y.numel():
+        build.planned("winograd", job, ctypes.c_int64(of_kernels))
+    return job
+
+
+def _job(x: Tensor, y: Tensor, padding: int) -> _Job:
     rows = len(y) * math.ceil(y.shape[2] / 2)
-    job = _Job(
+    return _Job(
         x=_sizes(x),
         y=_sizes(y),
         batch=len(x),
         padding=padding,
         threads=max(1, min(torch.get_num_threads(), rows, MOST_THREADS)),
     )
-    found = library()
-    assert found is not None
-    if not y.numel():
-        return job
-    found.torchcaps_winograd_plan(ctypes.byref(job), ctypes.c_int64(of_kernels))
-    return job
 
 
 def _run(
@@ -105,17 +106,13 @@ def _run(
     of_kernels: bool = False,
 ) -> None:
     """Fill y, or the kernels."""
-    job = planned(x, y, padding, of_kernels=of_kernels)
+    job = _job(x, y, padding)
     inputs, outputs = (0, 1) if turned else (1, 0)
     job.x.at, job.y.at, job.weight = x.data_ptr(), y.data_ptr(), weight.data_ptr()
     job.bias = None if bias is None else bias.data_ptr()
     job.of_output, job.of_input = weight.stride(outputs), weight.stride(inputs)
     job.of_tap, job.turned = weight.stride(3), turned
-    workspace = torch.empty(job.workspace_size, dtype=torch.float32)
-    job.workspace = workspace.data_ptr()
-    found = library()
-    assert found is not None
-    found.torchcaps_winograd(ctypes.byref(job), ctypes.c_int64(of_kernels))
+    build.call("winograd", job, ctypes.c_int64(of_kernels))
 
 
 class Convolution(NamedTuple):

@@ -16,7 +16,7 @@ from torchcaps.ops.costs.base import register, sizes_of
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.native import dynamic, em
-from torchcaps.ops.native.windows import PLACES
+from torchcaps.ops.native.em import PLACES
 from torchcaps.ops.operators import Asked
 
 __all__: list[str] = []

@@ -107,8 +107,16 @@ def available() -> bool:
     return library() is not None
 
 
-def call(kernel: str, job: Any, sizes: Any, *arguments: ctypes.c_int64) -> None:
-    """Have a kernel do its job, with the workspace that it asks for in `sizes`, a part of that."""
+def call(kernel: str, job: Any, *arguments: ctypes.c_int64) -> None:
+    """Have a kernel do its job, with the workspace that it asks for."""
+    found = planned(kernel, job, *arguments)
+    workspace = torch.empty(job.workspace_size, dtype=torch.float32)
+    job.workspace = workspace.data_ptr()
+    getattr(found, f"torchcaps_{kernel}")(ctypes.byref(job), *arguments)
+
+
+def planned(kernel: str, job: Any, *arguments: ctypes.c_int64) -> ctypes.CDLL:
+    """Let a kernel write into its job what workspace it asks for."""
     found = library()
     if found is None:
         raise TorchcapsError(
@@ -117,9 +125,7 @@ def call(kernel: str, job: Any, sizes: Any, *arguments: ctypes.c_int64) -> None:
             f'it anew after use_backend(model, "plain").'
         )
     getattr(found, f"torchcaps_{kernel}_plan")(ctypes.byref(job), *arguments)
-    workspace = torch.empty(sizes.workspace_size, dtype=torch.float32)
-    sizes.workspace = workspace.data_ptr()
-    getattr(found, f"torchcaps_{kernel}")(ctypes.byref(job), *arguments)
+    return found
 
 
 def _library() -> ctypes.CDLL:

@@ -9,9 +9,19 @@
 // sums of its own, and the weights of a child have one owner. No thread waits for another but at
 // the end of a pass, and nothing is allocated here: the caller brings the workspace.
 
-#include "routing.hpp"
+#include "lanes.hpp"
 
 namespace {
+
+// Bytes that a tile of children or of their weights may have: weights are read once for every block
+// of lanes.
+constexpr Int TILE_BYTES = 192 << 10;
+// Children and blocks of lanes whose couplings are held at once when gradients are made. More
+// blocks save sums of lanes, while the couplings fit into a cache.
+constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
+constexpr Int MOST_ITERATIONS = 32;
+// As in ops/squashing.py.
+constexpr float EPSILON = 1e-8f;
 
 // A tile of children has at least so many, which share what is read of parents.
 constexpr Int FEWEST_CHILDREN = 16;
@@ -20,6 +30,7 @@ constexpr Int FEWEST_CHILDREN = 16;
 constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 512 << 10;
 // Parents whose stored votes are made at once, and which the next child finds in the first cache.
 constexpr Int PARENTS = 16;
+enum Squash : Int { HINTON, EXP, NONE };
 enum Detach : Int { NOTHING, VOTES, STATES, COUPLING };
 
 }  // namespace
@@ -27,26 +38,51 @@ enum Detach : Int { NOTHING, VOTES, STATES, COUPLING };
 extern "C" {
 
 // Everything that a call is given; native/dynamic.py has the same fields in the same order. Poses
-// and parents are [b, …], couplings [t, b, i, j]; what is not wanted is null.
-struct Job {
-  Int batch, children, parents, rows, inner, columns, types, iterations, threads;
-  Int n_poses, n_couplings;  // how many of the last iterations are recorded, or have gradients
-  Int workspace_size;        // how many numbers; planning writes it
+// and parents are [b, …], couplings [t, b, i, j].
+struct Job : VotesJob {
+  // How many of the last iterations are recorded, or have gradients.
+  Int iterations, n_poses, n_couplings;
   Int squash, odd_bias, leaky, detach;
   double share;
-  const float *pose, *weight, *vote_bias, *coordinates, *bias, *prior;
+  const float *bias, *prior;
   float *sums, *poses, *couplings;
   float *kept;  // couplings of the last iteration, as they lie in lanes
   const float *of_poses, *of_couplings;
-  float *of_pose, *of_weight, *of_vote_bias, *of_coordinates, *of_bias, *of_prior;
-  float *workspace;
+  float *of_bias, *of_prior;
 };
 
 }  // extern "C"
 
 namespace {
 
-typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, Int, V *, Int);
+// f of g(s) = f s
+inline V squash_scale(Int kind, const V *s, Int size) {
+  if (kind == NONE) return splat(1);
+  const V square = dot(s, s, size), norm = root(square + EPSILON);
+  if (kind == HINTON) return square / (1.0f + square) / norm;
+  V part;
+  for (int lane = 0; lane < LANES; ++lane) part[lane] = -std::expm1(-norm[lane]);
+  return part / norm;
+}
+
+// The gradient of s, in place of γ, that of g(s): what lies across u = s / ‖s‖ is scaled as s is,
+// what lies along it by the slope of the length. A sum of both would lose the slope of a long s.
+inline void squash_gradient(Int kind, const V *s, Int size, V *of) {
+  if (kind == NONE) return;
+  const V f = squash_scale(kind, s, size);
+  const V square = dot(s, s, size), norm = root(square + EPSILON);
+  V slope, along{};
+  if (kind == HINTON) {
+    slope = 2.0f * norm / (1.0f + square) / (1.0f + square);
+  } else {
+    for (int lane = 0; lane < LANES; ++lane) slope[lane] = std::exp(-norm[lane]);
+  }
+  for (Int d = 0; d < size; ++d) along += s[d] / norm * of[d];
+  for (Int d = 0; d < size; ++d) {
+    const V u = along * (s[d] / norm);
+    of[d] = f * (of[d] - u) + slope * u;
+  }
+}
 
 // out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
 void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
@@ -94,18 +130,32 @@ struct Term {
   bool asks() const { return !uniform && (to_logits || !kept); }
 };
 
-struct Plan : Places {
+// Where things lie in a workspace. Sizes count vectors.
+struct Plan {
+  Shape shape;
+  Int blocks, d_in, d_out, row, parents_size;  // row: all parents of one block of lanes
+  Int weights, shared;  // numbers of all weights; of those that a thread sums by itself
   Int tile, together;
   bool stored;
-  Int group, terms;
-  V *parents, *partial;
-  V *scratch, *children;
-  Int scratch_size;
-  Sum sum[2];  // of one block of lanes, or of two
-  Back back[2];
+  Int group, terms, scratch_size, total = 0;
+  V *begin, *parents, *partial, *scratch, *children;
+  // Gradients that each thread sums by itself: of weights that children share, of vote biases.
+  float *shared_weight;
+  V *lane_bias;
+  decltype(&votes_of<0, 0>) votes[3];  // with as many agreements
+  decltype(&sum_of<0, 1>) sum[2];      // of one block of lanes, or of two
+  decltype(&back_of<0, 1>) back[2];
 
-  Plan(const Job &job, Int threads, bool backward) : Places(job) {
-    const Int weight_bytes = job.parents * job.columns * job.inner * 4;
+  Plan(const Job &job, Int threads, bool backward)
+      : shape{job.rows, job.inner, job.columns}, begin(aligned(job.workspace)) {
+    blocks = blocks_of(job.lanes);
+    d_in = job.rows * job.inner;
+    d_out = job.rows * job.columns;
+    row = job.parents * d_out;
+    parents_size = blocks * row;
+    weights = job.types * job.parents * job.columns * job.inner;
+    shared = up_to(weights, LANES);
+    const Int weight_bytes = weights / job.types * 4;
     const Int child_bytes = blocks * d_in * Int(sizeof(V));
     stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
     together = stored ? FEW : MORE;
@@ -113,7 +163,10 @@ struct Plan : Places {
     tile = tile < FEWEST_CHILDREN ? FEWEST_CHILDREN : tile;
     terms = job.iterations - !job.prior;
     const Int held = 2 * terms * HELD * job.parents;
-    group = group_of(held, blocks);
+    // Blocks whose couplings are held at once.
+    group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
+    group = group < FEWEST ? FEWEST : group > GROUP ? GROUP : group;
+    group = group < blocks ? group : blocks;
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
@@ -123,20 +176,137 @@ struct Plan : Places {
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
     children = take(threads * blocks * tile * d_in);
-    take_sums(job, threads, backward);
-    for_inner(job.inner, [&](auto known) {
-      constexpr int K_ = decltype(known)::value;
-      sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
-      back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
-    });
+    const bool private_weight = backward && job.of_weight && job.types < job.children;
+    shared_weight = reinterpret_cast<float *>(take(private_weight ? threads * shared / LANES : 0));
+    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
+    job.inner == 4 ? use<4>() : job.inner == 8 ? use<8>() : job.inner == 16 ? use<16>() : use<0>();
+  }
+
+  // Takes what is compiled for an inner size, or with 0 for any.
+  template <int K_>
+  void use() {
+    votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
+    sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
+    back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
+  }
+
+  V *take(Int count) {
+    V *start = begin + total;
+    total += count;
+    return start;
   }
 };
 
-struct Worker : Thread<Job, Plan> {
+// One thread of a call, which has some children and some parents.
+struct Worker {
+  const Job &job;
+  const Plan &plan;
+  Barrier &barrier;
+  const Int index, threads;
+  const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
   bool to_votes = job.of_pose || job.of_weight || job.of_vote_bias || job.of_coordinates;
   V *const summed = plan.partial + index * plan.parents_size;
   V *const scratch = plan.scratch + index * plan.scratch_size;
   V *const tile = plan.children + index * plan.blocks * plan.tile * plan.d_in;
+
+  Int samples(Int block) const {
+    const Int left = job.lanes - block * LANES;
+    return left < LANES ? left : LANES;
+  }
+
+  Int type_of(Int i) const { return job.types == job.children ? i : i % job.types; }
+
+  const float *weight(Int i, Int j) const {
+    return job.weight + (type_of(i) * job.parents + j) * job.columns * job.inner;
+  }
+
+  // What is kept of iteration t, if so many of the last ones are kept, in numbers of a sample.
+  template <class T>
+  T *recorded(T *all, Int count, Int t, Int size) const {
+    const Int place = t - job.iterations + count;
+    return all && place >= 0 ? all + place * job.lanes * size : nullptr;
+  }
+
+  // Votes of child i, whose pose is u, for parents from j on, `step` apart; what they agree with
+  // begins at parent j too.
+  void make_votes(Int i, const V *u, Int j, Int count, V *v, Int step,
+                  const Agreement *agreements = nullptr, int n = 0) const {
+    const Int size = plan.d_out;
+    const bool moved = job.vote_bias || job.coordinates;
+    // As many as are found while votes are in registers.
+    const int at_once = moved ? 0 : n < 2 ? n : 2;
+    plan.votes[at_once](plan.shape, weight(i, j), u, v, step, count, agreements);
+    if (n == at_once && !moved) return;
+    for (Int at = 0; at < count; ++at, v += step) {
+      if (const float *e = job.vote_bias)
+        for (Int d = 0; d < size; ++d) v[d] += e[(j + at) * size + d];
+      if (const float *x = job.coordinates)
+        for (Int d = 0; d < size; ++d) v[d] += x[i * size + d];
+      for (int each = at_once; each < n; ++each)
+        agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
+    }
+  }
+
+  // f(parent, block, where it lies) of my share of the parents, by parent, so that the gradient of a
+  // bias has one owner.
+  template <class F>
+  void for_my_parents(F f) const {
+    const Int from = job.parents * index / threads, to = job.parents * (index + 1) / threads;
+    for (Int j = from; j < to; ++j)
+      for (Int block = 0; block < plan.blocks; ++block)
+        f(j, block, block * plan.row + j * plan.d_out);
+  }
+
+  // A parent of all samples, in what a call is given.
+  void read_parent(const float *all, Int block, Int j, V *to) const {
+    to_lanes(all + block * LANES * plan.row + j * plan.d_out, plan.row, samples(block), plan.d_out,
+             to);
+  }
+  void write_parent(const V *from, Int block, Int j, float *all) const {
+    from_lanes(from, plan.row, samples(block), plan.d_out,
+               all + block * LANES * plan.row + j * plan.d_out);
+  }
+
+  // κ of child i, added to h
+  void add_given(const float *of_c, Int i, Int block, V *h) const {
+    const Int stride = job.children * job.parents;
+    const float *from = of_c + block * LANES * stride + i * job.parents;
+    float *numbers = reinterpret_cast<float *>(h);
+    for (Int lane = 0; lane < samples(block); ++lane)
+      for (Int j = 0; j < job.parents; ++j) numbers[j * LANES + lane] += from[lane * stride + j];
+  }
+
+  // My gradients of weights that children share, else null, and of vote biases.
+  float *own_weights() const {
+    if (!job.of_weight || job.types == job.children) return nullptr;
+    float *own = plan.shared_weight + index * plan.shared;
+    std::memset(own, 0, plan.shared * sizeof(float));
+    return own;
+  }
+  V *own_vote_bias() const {
+    if (!job.of_vote_bias) return nullptr;
+    V *own = plan.lane_bias + index * plan.row;
+    std::memset(static_cast<void *>(own), 0, plan.row * sizeof(V));
+    return own;
+  }
+
+  // My share of what all have summed.
+  void sum_threads() const {
+    if (job.of_weight && job.types < job.children) {
+      for (Int x = plan.weights * index / threads; x < plan.weights * (index + 1) / threads; ++x) {
+        float sum = 0;
+        for (Int each = 0; each < threads; ++each)
+          sum += plan.shared_weight[each * plan.shared + x];
+        job.of_weight[x] = sum;
+      }
+    }
+    if (job.of_vote_bias)
+      for (Int x = plan.row * index / threads; x < plan.row * (index + 1) / threads; ++x) {
+        V sum{};
+        for (Int each = 0; each < threads; ++each) sum += plan.lane_bias[each * plan.row + x];
+        job.of_vote_bias[x] = lane_sum(sum);
+      }
+  }
 
   // My tile of children, from `from` on.
   V *child(Int block, Int i, Int from) const {
@@ -167,7 +337,7 @@ struct Worker : Thread<Job, Plan> {
   // summed_j = Σ_i û_ij of my children
   void total() const {
     V *sum = scratch;
-    const Int weight_step = job.parents * job.columns * job.inner;
+    const Int weight_step = plan.weights / job.types;
     std::memset(summed, 0, plan.parents_size * sizeof(V));
     for_my_tiles([&](Int from, Int to) {
       for (Int block = 0, two; block < plan.blocks; block += two) {
@@ -300,13 +470,13 @@ struct Worker : Thread<Job, Plan> {
                recorded(job.couplings, job.n_couplings, t, job.children * job.parents),
                t == job.iterations - 1 ? job.kept : nullptr);
       barrier.wait();
-      float *sums = job.sums + t * job.batch * plan.row;
+      float *sums = job.sums + t * job.lanes * plan.row;
       float *poses = recorded(job.poses, job.n_poses, t, plan.row);
       for_my_parents([&](Int j, Int block, Int at) {
         gather(at, uniform ? float(job.share) : 1.0f, s);
         write_parent(s, block, j, sums);
         add_bias(j, s);
-        const V f = squash_scale(s);
+        const V f = squash_scale(job.squash, s, plan.d_out);
         for (Int d = 0; d < plan.d_out; ++d) {
           s[d] *= f;
           plan.parents[at + d] = t ? plan.parents[at + d] + s[d] : s[d];
@@ -327,9 +497,9 @@ struct Worker : Thread<Job, Plan> {
     for_my_parents([&](Int j, Int block, Int at) {
       V *s = scratch;
       for (Int t = 0; t + 1 < n; ++t) {
-        read_parent(job.sums + t * job.batch * plan.row, block, j, s);
+        read_parent(job.sums + t * job.lanes * plan.row, block, j, s);
         add_bias(j, s);
-        const V f = squash_scale(s);
+        const V f = squash_scale(job.squash, s, plan.d_out);
         for (Int d = 0; d < plan.d_out; ++d)
           agreed(t + 1)[at + d] = f * s[d] + (t ? agreed(t)[at + d] : V{});
       }
@@ -379,7 +549,7 @@ struct Worker : Thread<Job, Plan> {
   void of_sums(Int t, const float *of_v, bool has_later) const {
     V *s = scratch, *of = scratch + plan.d_out;
     for_my_parents([&](Int j, Int block, Int at) {
-      read_parent(job.sums + t * job.batch * plan.row, block, j, s);
+      read_parent(job.sums + t * job.lanes * plan.row, block, j, s);
       const V sign = job.bias ? side(j, s) : V{};
       add_bias(j, s);
       if (of_v)
@@ -570,7 +740,7 @@ SEEN void torchcaps_dynamic_plan(Job *job, Int backward) {
 SEEN void torchcaps_dynamic(const Job *job, Int backward) {
   const Plan plan(*job, job->threads, backward);
   in_threads(job->threads, [&](Barrier &barrier, Int index, Int threads) {
-    const Worker worker{{*job, plan, barrier, index, threads}};
+    const Worker worker{*job, plan, barrier, index, threads};
     backward ? worker.backward() : worker.forward();
   });
 }

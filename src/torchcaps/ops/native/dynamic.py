@@ -26,9 +26,17 @@ from torchcaps.ops.fused.results import of_all_samples, outputs, routed, speak_f
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
-from torchcaps.ops.native.layout import MOST_ITERATIONS, contiguous, lay_back
+from torchcaps.ops.native.layout import (
+    MOST_ITERATIONS,
+    VotesJob,
+    contiguous,
+    gradients_of,
+    laid_back,
+    parts_of,
+    run,
+    sizes_of,
+)
 from torchcaps.ops.native.reach import reaches
-from torchcaps.ops.native.routing import MADE_OF, SIZES, given_of, gradients_of, run
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import Detach, DynamicOptions, check_dynamic
@@ -89,13 +97,9 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
         and is_between(1, asked.iterations, MOST_ITERATIONS)
         and speak_for_all_samples(asked.bias, asked.prior)
         and reaches(vote_map)
-        and not _is_weighed(asked)
+        # It lacks the factor on agreements.
+        and not (isinstance(asked.agreement, Tensor) or asked.agreement != 1)
     )
-
-
-def _is_weighed(asked: DynamicOptions) -> bool:
-    """Say whether agreement has a factor, which the kernel lacks."""
-    return isinstance(asked.agreement, Tensor) or asked.agreement != 1
 
 
 class How(NamedTuple):
@@ -130,47 +134,58 @@ class Mixed(NamedTuple):
     couplings: Tensor
 
 
-class _Job(ctypes.Structure):
+class _Job(VotesJob):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in (*SIZES, "squash", "odd_bias", "leaky", "detach")),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                *("iterations", "n_poses", "n_couplings"),
+                *("squash", "odd_bias", "leaky", "detach"),
+            )
+        ),
         ("share", ctypes.c_double),
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *(*MADE_OF, "bias", "prior"),
-                *("sums", "poses", "couplings", "kept", "of_poses", "of_couplings"),
-                *(f"of_{name}" for name in (*MADE_OF, "bias", "prior")),
-                "workspace",
+                *("bias", "prior", "sums", "poses", "couplings", "kept"),
+                *("of_poses", "of_couplings", "of_bias", "of_prior"),
             )
         ),
     )
 
 
-def _given(given: Given) -> tuple[dict[str, float], dict[str, Tensor | None]]:
-    """Gather numbers and tensors of a call."""
-    how = given.how
-    sizes, tensors = given_of(given.votes, how.iterations, bias=given.bias, prior=given.prior)
-    options = {
-        "squash": get_args(Squash).index(how.squash),
-        "odd_bias": how.odd_bias,
-        "leaky": how.leaky,
-        "detach": get_args(Detach).index(how.detach),
+def _job(given: Given, poses: Tensor | None, couplings: Tensor | None) -> _Job:
+    """Make a call that records these, or is given their gradients."""
+    how, sizes = given.how, sizes_of(given.votes, given.votes.pose.shape[-2])
+    return _Job(
+        **sizes,
+        iterations=how.iterations,
+        n_poses=0 if poses is None else len(poses),
+        n_couplings=0 if couplings is None else len(couplings),
+        squash=get_args(Squash).index(how.squash),
+        odd_bias=how.odd_bias,
+        leaky=how.leaky,
+        detach=get_args(Detach).index(how.detach),
         # The couplings before anything is known.
-        "share": 1 / (sizes["parents"] + how.leaky),
-    }
-    return sizes | options, tensors
+        share=1 / (sizes["parents"] + how.leaky),
+    )
+
+
+def _read(given: Given) -> dict[str, Tensor | None]:
+    more = {"bias": contiguous(given.bias), "prior": contiguous(given.prior)}
+    return parts_of(given.votes) | more
 
 
 def _forward(given: Given) -> Mixed:
     found = _shapes(given)
     if not len(given.votes.pose):
         return found
-    numbers, tensors = _given(given)
+    job = _job(given, found.poses, found.couplings)
     if len(found.couplings) == given.how.iterations and given.prior is None:
-        found.couplings[0] = numbers["share"]
-    run("dynamic", _Job, numbers, tensors | found._asdict())
+        found.couplings[0] = job.share
+    run("dynamic", job, _read(given) | found._asdict(), ctypes.c_int64(False))
     return found
 
 
@@ -188,17 +203,12 @@ def _backward(asked: Asked[Given]) -> Gradients:
     *_, of_poses, of_couplings = asked.gradients
     if not len(votes.pose):
         return [None] * len(asked.needs)
-    numbers, tensors = _given(asked.given)
-    gradients = gradients_of(tensors, asked.needs)
-    tensors |= gradients | {
-        "sums": sums.contiguous(),
-        "kept": kept,
-        "of_poses": contiguous(of_poses),
-        "of_couplings": contiguous(of_couplings),
-    }
-    run("dynamic", _Job, numbers, tensors)
-    gradients["of_weight"] = lay_back(gradients["of_weight"], votes.kind)
-    return list(gradients.values())
+    read = _read(asked.given)
+    gradients = gradients_of(read, asked.needs, written=("pose", "weight"))
+    tensors = read | gradients | {"sums": sums.contiguous(), "kept": kept}
+    tensors |= {"of_poses": contiguous(of_poses), "of_couplings": contiguous(of_couplings)}
+    run("dynamic", _job(asked.given, of_poses, of_couplings), tensors, ctypes.c_int64(True))
+    return laid_back(gradients, votes)
 
 
 mixed = Operator(

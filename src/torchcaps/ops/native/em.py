@@ -21,32 +21,34 @@ those of the last, as in the fused form.
 import ctypes
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from torchcaps.ops.fused.em import Met, Tiled, route
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native.build import call
-from torchcaps.ops.native.layout import contiguous
+from torchcaps.ops.native.layout import (
+    VotesJob,
+    contiguous,
+    gradients_of,
+    laid_back,
+    parts_of,
+    run,
+    sizes_of,
+)
 from torchcaps.ops.native.reach import reaches
-from torchcaps.ops.native.windows import PLACES, Seen, filled, gradients_of, laid_back
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.types import Routed, VoteMap
 
+# As in the source: of a block of lanes, on any machine.
+PLACES = 16
 PASSES = ("fit", "fit_backward", "assign", "assign_backward")
 
 
 def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents, with the options, values and gradients of
     `ops.fused.em_routing`."""
-    return route(Native if takes(vote_map, options) else Tiled, vote_map, **options)
-
-
-def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
-    """Say whether the kernels route these votes, as they do with all options."""
-    return reaches(vote_map)
+    return route(Native if reaches(vote_map) else Tiled, vote_map, **options)
 
 
 class Native:
@@ -107,11 +109,10 @@ class Assigned(NamedTuple):
     seen: Tensor
 
 
-class _Job(ctypes.Structure):
+class _Job(VotesJob):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        ("seen_by", Seen),
         ("pass_", ctypes.c_int64),
         *(
             (name, ctypes.c_void_p)
@@ -126,22 +127,23 @@ class _Job(ctypes.Structure):
 
 
 def _run(
-    name: str,
-    votes: MadeOf,
-    of_made: Mapping[str, Tensor | None] = MappingProxyType({}),
-    **tensors: Tensor | None,
+    name: str, votes: MadeOf, parts: Mapping[str, Tensor | None], **tensors: Tensor | None
 ) -> None:
     """Fill the tensors that are there to be filled."""
-    seen, places, _alive = filled(votes, of_made, tensors)
-    job = _Job(seen_by=seen, pass_=PASSES.index(name), **places)
-    call("em", job, job.seen_by)
+    samples, windows, *_ = votes.counts()
+    sizes = sizes_of(votes, math.ceil(samples * windows / PLACES))
+    window = votes.vote_map.window
+    child_id = None if window is None else window.child_id().contiguous()
+    seen = None if child_id is None else child_id.data_ptr()
+    run("em", _Job(pass_=PASSES.index(name), child_id=seen, **sizes), {**parts, **tensors})
 
 
 def _fit(given: Weighed) -> Fitted:
     found = _fit_shapes(given)
     if found.mass.numel():
         log_r, log_a = contiguous(given.log_r), given.log_a.contiguous()
-        _run("fit", given.votes, log_r=log_r, log_a=log_a, **found._asdict())
+        parts = parts_of(given.votes)
+        _run("fit", given.votes, parts, log_r=log_r, log_a=log_a, **found._asdict())
     return found
 
 
@@ -171,12 +173,13 @@ def _fit_backward(asked: Asked[Weighed]) -> Gradients:
         of_log_r[-(math.prod(votes.counts()[2:4]) * PLACES) :] = 0
     # Not like it: what a kernel fills is contiguous.
     of_log_a = log_a.new_empty(log_a.shape)
-    of_made = gradients_of(votes, asked.needs[2:])
+    parts = parts_of(votes)
+    of_made = gradients_of(parts, asked.needs[2:])
     if mass.numel():
         _run(
             "fit_backward",
             votes,
-            of_made,
+            parts | of_made,
             log_r=contiguous(log_r),
             log_a=log_a.contiguous(),
             mean=mean.contiguous(),
@@ -196,7 +199,8 @@ def _assign(given: Compared) -> Assigned:
     if given.likely.numel():
         likely = given.likely.contiguous()
         mean, variance = mean.contiguous(), variance.contiguous()
-        _run("assign", votes, likely=likely, mean=mean, variance=variance, **found._asdict())
+        met = {"likely": likely, "mean": mean, "variance": variance}
+        _run("assign", votes, parts_of(votes), **met, **found._asdict())
     return found
 
 
@@ -212,12 +216,13 @@ def _assign_backward(asked: Asked[Compared]) -> Gradients:
     (log_r,), (of_log_r, of_seen) = asked.saved, asked.gradients
     likely, (mean, variance, votes) = asked.given
     of_likely, of_mean, of_variance = (x.new_empty(x.shape) for x in (likely, mean, variance))
-    of_made = gradients_of(votes, asked.needs[3:])
+    parts = parts_of(votes)
+    of_made = gradients_of(parts, asked.needs[3:])
     if mean.numel():
         _run(
             "assign_backward",
             votes,
-            of_made,
+            parts | of_made,
             log_r=log_r.contiguous(),
             mean=mean.contiguous(),
             variance=variance.contiguous(),

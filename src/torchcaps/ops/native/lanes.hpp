@@ -379,7 +379,26 @@ class Barrier {
   std::atomic<int> arrived_{0}, turn_{0};
 };
 
+inline Int up_to(Int n, Int step) { return (n + step - 1) / step * step; }
+inline Int blocks_of(Int lanes) { return up_to(lanes, LANES) / LANES; }
+
+// Where the vectors of a workspace begin, which has one more than they need.
+inline V *aligned(float *workspace) {
+  return reinterpret_cast<V *>(up_to(reinterpret_cast<uintptr_t>(workspace), sizeof(V)));
+}
+
 }  // namespace
+
+// What every call on votes is given, whose jobs begin with it: sizes, what votes are made of, and
+// their gradients; native/layout.py has the same fields in the same order. A lane is a sample, or a
+// sample seen through a window. Without child_id a slot is a child. What is not wanted is null.
+struct VotesJob {
+  Int lanes, windows, children, slots, parents, rows, inner, columns, types, threads;
+  Int workspace_size;  // how many numbers; planning writes it
+  const float *pose, *weight, *vote_bias, *coordinates;
+  const Int *child_id;
+  float *of_pose, *of_weight, *of_vote_bias, *of_coordinates, *workspace;
+};
 
 // The threads of PyTorch's own operators, where they are GNU's: GOMP_parallel, omp_get_thread_num,
 // omp_get_num_threads, omp_get_max_threads. They stay awake for milliseconds after an operator, so

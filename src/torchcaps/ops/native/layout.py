@@ -1,27 +1,98 @@
-"""How weights and tensors lie for native kernels, and their limits."""
+"""How votes lie for native kernels, the limits of these, and how a call is made of tensors."""
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from torchcaps.ops.fused.tiles import MadeOf
+from torchcaps.ops.native.build import call
+
 # As in the source.
 MOST_THREADS, MOST_ITERATIONS = 256, 32
+PARTS = ("pose", "weight", "vote_bias", "coordinates")
 
 
-def lay_out(weight: Tensor, sharing: str, kind: str) -> Tensor:
-    """Lay out weights as [type, parent, column, inner]."""
-    weight = weight.unsqueeze(0) if sharing == "all" else weight
-    return (weight.transpose(-1, -2) if kind == "matrix" else weight).contiguous()
+class VotesJob(ctypes.Structure):
+    """What every call on votes is given: the fields of the source in their order."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                *("lanes", "windows", "children", "slots", "parents"),
+                *("rows", "inner", "columns", "types", "threads", "workspace_size"),
+            )
+        ),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (*PARTS, "child_id", *(f"of_{name}" for name in PARTS), "workspace")
+        ),
+    )
 
 
-def lay_back(laid: Tensor | None, kind: str) -> Tensor | None:
-    """Lay back their gradient as they lay; the types of one that all share are still an axis."""
-    return laid.transpose(-1, -2).contiguous() if laid is not None and kind == "matrix" else laid
+def parts_of(votes: MadeOf) -> dict[str, Tensor | None]:
+    """Give what votes are made of, with weights as [type, parent, column, inner]."""
+    weight = votes.weight.unsqueeze(0) if votes.sharing == "all" else votes.weight
+    weight = weight.transpose(-1, -2) if votes.kind == "matrix" else weight
+    each = (votes.pose, weight, votes.bias, votes.coordinates)
+    return {name: contiguous(x) for name, x in zip(PARTS, each, strict=True)}
+
+
+def sizes_of(votes: MadeOf, shares: int) -> dict[str, int]:
+    """Give the sizes of a call, whose work is shared out in at most so many shares."""
+    samples, windows, slots, parents, size = votes.counts()
+    d_in, weight = votes.pose.shape[-1], votes.weight.shape
+    is_matrix = votes.kind == "matrix"
+    return {
+        "lanes": samples * windows,
+        "windows": windows,
+        "children": votes.pose.shape[-2],
+        "slots": slots,
+        "parents": parents,
+        "rows": d_in // weight[-2] if is_matrix else 1,
+        "inner": weight[-2] if is_matrix else d_in,
+        "columns": weight[-1] if is_matrix else size,
+        "types": 1 if votes.sharing == "all" else weight[0],
+        "threads": min(torch.get_num_threads(), shares, MOST_THREADS),
+    }
+
+
+def gradients_of(
+    given: Mapping[str, Tensor | None], needs: Sequence[bool], *, written: Collection[str] = ()
+) -> dict[str, Tensor | None]:
+    """Make places for those gradients that somebody needs: zeros that are added to, but for what is
+    written."""
+    return {
+        f"of_{name}": None
+        if x is None or not need
+        else x.new_empty(x.shape)
+        if name in written
+        else x.new_zeros(x.shape)
+        for (name, x), need in zip(given.items(), needs, strict=True)
+    }
+
+
+def laid_back(gradients: Mapping[str, Tensor | None], votes: MadeOf) -> list[Tensor | None]:
+    """Lay back that of weights as they lie; the types of one that all share are still an axis."""
+    of_weight = gradients["of_weight"]
+    if of_weight is not None and votes.kind == "matrix":
+        of_weight = of_weight.transpose(-1, -2).contiguous()
+    return list((dict(gradients) | {"of_weight": of_weight}).values())
+
+
+def run(
+    kernel: str, job: VotesJob, tensors: Mapping[str, Tensor | None], *arguments: ctypes.c_int64
+) -> None:
+    """Fill the tensors that are there to be filled; all are float32 and contiguous."""
+    for name, x in tensors.items():
+        if x is not None and x.numel():
+            assert x.is_contiguous()
+            assert (x.dtype, x.device.type) == (torch.float32, "cpu")
+            setattr(job, name, x.data_ptr())
+    call(kernel, job, *arguments)
 
 
 def contiguous(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
-
-
-def is_plain(tensor: Tensor) -> bool:
-    """Say whether a kernel can read it where it lies."""
-    return tensor.is_contiguous() and tensor.dtype == torch.float32 and tensor.is_cpu

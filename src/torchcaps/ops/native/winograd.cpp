@@ -52,9 +52,6 @@ constexpr Int SHARED_TILES = 192;
 // Tiles of one sum of the gradient of kernels: their gradients stay in the first cache.
 constexpr Int SUMMED_TILES = 96;
 
-inline Int up_to(Int n, Int step) { return (n + step - 1) / step * step; }
-inline Int blocks_of(Int channels) { return up_to(channels, LANES) / LANES; }
-
 // out[r, m] (+)= Σ_i a[r, i] b[i, m]
 template <int M>
 inline void product_block(const float *a, Int row, Int step, const V *b, Int b_step, Int sums, V *out,
@@ -242,10 +239,7 @@ struct WinogradWorker {
   Barrier &barrier;
   Int index, threads;
 
-  V *kernels() const {
-    const auto at = reinterpret_cast<uintptr_t>(job.workspace);
-    return reinterpret_cast<V *>(up_to(at, sizeof(V)));
-  }
+  V *kernels() const { return aligned(job.workspace); }
   V *bias() const { return kernels() + plan.kernels; }
   V *made() const { return bias() + plan.out; }
 
