@@ -12,7 +12,6 @@ from torch import Tensor
 
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.loop import Given, Mixed, Visit, visits
-from torchcaps.ops.fused.made_tile import MadeTile
 from torchcaps.ops.fused.tiles import (
     Lanes,
     Tile,
@@ -67,12 +66,12 @@ class TiledMixing:
         for lanes in votes.lanes():
             q, s = self._lanes(query, lanes), votes.parents(lanes)
             for tile in votes.tiles(lanes):
-                part = MadeTile(votes, tile)
+                part = votes.votes(tile, votes.seen(tile))
                 _, c = self._couplings(tile, part, q, adds)
                 if record is not None:
                     there = votes.of_couplings(record.transpose(0, 1), tile)
                     there.copy_(votes.by_lane(c, lanes))
-                part.add_mixed(s, c)
+                self._add_mixed(s, c, part)
             self._put(sums, lanes, s)
         return sums
 
@@ -98,15 +97,21 @@ class TiledMixing:
             q, gamma = self._lanes(query, lanes), self._lanes(of_sum, lanes)
             of_q = votes.parents(lanes) if visit.to_query else None
             for tile in votes.tiles(lanes):
-                part = MadeTile(votes, tile)
+                seen = votes.seen(tile)
+                part = votes.votes(tile, seen)
                 soft, c = self._couplings(tile, part, q, visit.adds)
                 of_b = self._of_logits(visit, tile, part, soft, gamma, of_coupling)
                 if of_q is not None and of_b is not None:
-                    part.add_mixed(of_q, of_b)
+                    self._add_mixed(of_q, of_b, part)
                 pairs = ((c, gamma if visit.mixes else None), (of_b, q if visit.agrees else None))
                 terms = [(x, y) for x, y in pairs if x is not None and y is not None]
                 if terms:
-                    part.add(self.found, terms)
+                    # The votes have served; their memory takes their gradient, Σ a_ij x_j.
+                    (amount, x), *rest = terms
+                    torch.mul(amount.unsqueeze(2), x.unsqueeze(-2), out=part)
+                    for amount, x in rest:
+                        part.addcmul_(amount.unsqueeze(2), x.unsqueeze(-2))
+                    self.found.add(tile, seen, part)
             if of_query is not None and of_q is not None:
                 self._put(of_query, lanes, of_q)
         return of_query
@@ -122,17 +127,18 @@ class TiledMixing:
         return [*of_votes, self.of_prior, self.of_added]
 
     def _couplings(
-        self, tile: Tile, part: MadeTile, query: Tensor | None, adds: bool
+        self, tile: Tile, part: Tensor, query: Tensor | None, adds: bool
     ) -> tuple[Tensor | None, Tensor]:
-        """Return the softmax of a tile, where there is one, and c with what is added, [t, j, p,
-        b]."""
+        """Return the softmax of the votes [t, j, d, p, b] of a tile, where there is one, and c with
+        what is added, [t, j, p, b]."""
         votes, soft = self.votes, None
         if query is None and self.prior is None:
             c = votes.children.new_full(votes.couplings_shape(tile), self.share)
         else:
-            logits = None if query is None else part.along(query)
-            if logits is None:
+            if query is None:
                 logits = votes.children.new_zeros(votes.couplings_shape(tile))
+            else:
+                logits = votes.along(part, query)
             if self.prior is not None:
                 logits = self._plus(logits, self.prior, tile)
             c = soft = self._softmax(logits)
@@ -154,7 +160,7 @@ class TiledMixing:
         self,
         visit: Visit,
         tile: Tile,
-        part: MadeTile,
+        part: Tensor,
         soft: Tensor | None,
         gamma: Tensor | None,
         of_coupling: Tensor | None,
@@ -164,7 +170,7 @@ class TiledMixing:
         if not (visit.to_logits or visit.to_added):
             return None
         if gamma is not None:
-            h = part.along(gamma)
+            h = votes.along(part, gamma)
         else:
             h = votes.children.new_zeros(votes.couplings_shape(tile))
         if of_coupling is not None:
@@ -177,6 +183,13 @@ class TiledMixing:
         if visit.to_prior:
             self._add(self.of_prior, of_b, tile)
         return of_b
+
+    def _add_mixed(self, to: Tensor, amount: Tensor, part: Tensor) -> None:
+        """Add Σ_i a_ij û_ij to [j, d, b]."""
+        if part.shape[0] == part.shape[3] == 1:  # One child: in one pass, not three.
+            to.addcmul_(amount[0], part[0, :, :, 0])
+        else:
+            to += self.votes.times(part, amount.unsqueeze(2)).sum((0, 3))
 
     def _add(self, gradient: Tensor | None, values: Tensor, tile: Tile) -> None:
         assert gradient is not None
