@@ -26,7 +26,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torchcaps.ops.fused.results import by_sample
-from torchcaps.ops.fused.rules import Rule, rule_of
+from torchcaps.ops.fused.rules import Agreement, Present, Rule
 from torchcaps.ops.fused.tiles import MadeOf, made_of
 from torchcaps.ops.operators import Asked
 from torchcaps.types import Keep, VoteMap
@@ -60,10 +60,10 @@ class Given(NamedTuple):
 
     @property
     def rule(self) -> Rule:
-        loop = self.loop
-        return rule_of(
-            loop.rule, loop.squash, loop.odd_bias, loop.scale, self.rule_weight, self.rule_bias
-        )
+        loop, weight, bias = self.loop, self.rule_weight, self.rule_bias
+        if loop.rule == "agreement":
+            return Agreement(loop.squash, loop.odd_bias, bias, weight)
+        return Present(loop.scale, weight, bias)
 
 
 class Mixed(NamedTuple):

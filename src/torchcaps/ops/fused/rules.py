@@ -96,19 +96,6 @@ class Present:
         return self.scale if self.weight is None else self.scale * self.weight
 
 
-def rule_of(
-    name: str,
-    squash: str,
-    odd_bias: bool,
-    scale: float,
-    weight: Tensor | None,
-    bias: Tensor | None,
-) -> Rule:
-    if name == "agreement":
-        return Agreement(squash, odd_bias, bias, weight)
-    return Present(scale, weight, bias)
-
-
 def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
     """Add the bias to s, or the one of bias and −bias that lies on its side."""
     if bias is None:
