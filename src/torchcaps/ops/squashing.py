@@ -39,19 +39,15 @@ def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
     >>> squash(torch.tensor([3.0, 4.0])).norm()
     tensor(0.9615)
     """
-    return squash_over(-1, pose, kind)
-
-
-def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinton") -> Tensor:
-    """Squash poses whose components lie along other axes."""
     check_choice("squash", kind, KINDS)
     check_tensor("pose", pose)
     check_floating("poses", pose, "convert them with pose.float()")
-    return squash_known(pose, kind, axes)
+    return squash_known(pose, kind)
 
 
 def squash_known(pose: Tensor, kind: Squash = "hinton", axes: int | tuple[int, ...] = -1) -> Tensor:
-    """Squash poses that were checked, or made of such: for one image checks take as long."""
+    """Squash poses that were checked, or made of such, along any axes: for one image checks take as
+    long."""
     if kind == "none":
         return pose
     s = widen(pose)
