@@ -40,8 +40,6 @@ def materialise(vote_map: VoteMap) -> Tensor:
     >>> materialise(VoteMap(children, torch.ones(18, 3, 6, 4))).shape
     torch.Size([2, 18, 3, 6])
     """
-    check_choice("sharing", vote_map.sharing, SHARINGS)
-    check_choice("pose", vote_map.pose, POSES)
     u, weight = _per_type(vote_map)
     # u: [*b, p, t, d], weight: [t, j, ...]; one of p and t is 1 unless the weights are per type.
     # One product of matrices for each type. einsum would find the same, and look for longer.
@@ -121,6 +119,8 @@ def _check_window(window: Window, n_in: int) -> None:
 def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
     """Lay children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
     u, weight = vote_map.children.pose, vote_map.weight
+    check_choice("sharing", vote_map.sharing, SHARINGS)
+    check_choice("pose", vote_map.pose, POSES)
     check_tensor("pose", u)
     check_tensor("weight", weight)
     if vote_map.window is not None:

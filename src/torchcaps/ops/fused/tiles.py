@@ -15,12 +15,11 @@ a core, and memory that is used again costs no page faults.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from torchcaps._checks import check_choice
 from torchcaps.ops.checks import check_broadcast, check_device, check_tensor, widen
 from torchcaps.ops.tracing import check_derivatives
 from torchcaps.ops.votes import _per_type
@@ -139,8 +138,6 @@ def vote_like(vote_map: VoteMap) -> Tensor:
     `materialise` refuses is refused in the same words; derivatives that no form without votes has
     are too."""
     check_derivatives()
-    check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
-    check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
     pose, weight = vote_map.children.pose, vote_map.weight
     check_tensor("pose", pose)
     seen, _ = _per_type(vote_map._replace(children=Capsules(_few(vote_map))))
