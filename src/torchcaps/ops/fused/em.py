@@ -34,6 +34,7 @@ Kept are the children, the weights, the parents of every iteration and three ten
 unless torch.compile decides what is kept. No gradient of the gradient.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -302,10 +303,7 @@ def _moments_backward(asked: Asked[Shared]) -> Gradients:
         found = VoteGradients(votes, *needs[1:])
         of_share = means.new_empty(share.shape) if needs[0] else None
         for lanes in votes.lanes():
-            mean, of_m, of_v = (
-                votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2)
-                for x in (means, of_mean, of_variance)
-            )
+            mean, of_m, of_v = _by_lane(votes, lanes, means, of_mean, of_variance)
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
                 e = votes.votes(tile, seen).sub_(mean)  # [t, j, d, p, b]
@@ -325,7 +323,7 @@ def _distances(given: Met) -> Tensor:
     with without_autocast(given.votes.pose):
         votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
         for lanes in votes.lanes():
-            mean, variance = _by_lane(given, votes, lanes)
+            mean, variance = _by_lane(votes, lanes, given.mean, given.variance)
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(mean)  # [t, j, d, p, b]
                 write_tile(votes, distances, tile, e.square_().div_(variance).sum(2))
@@ -346,7 +344,7 @@ def _distances_backward(asked: Asked[Met]) -> Gradients:
         votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
         found = VoteGradients(votes, *asked.needs[2:])
         for lanes in votes.lanes():
-            mean, variance = _by_lane(given, votes, lanes)
+            mean, variance = _by_lane(votes, lanes, given.mean, given.variance)
             of_m, of_v = votes.parents(lanes), votes.parents(lanes)
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
@@ -362,12 +360,9 @@ def _distances_backward(asked: Asked[Met]) -> Gradients:
         return [of_mean, of_variance, *found.of(given.votes.vote_map)]
 
 
-def _by_lane(given: Met, votes: TiledVotes, lanes: Lanes) -> tuple[Tensor, Tensor]:
-    """Give means and variances of these lanes, [j, d, 1, b]."""
-    mean, variance = (
-        votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (given.mean, given.variance)
-    )
-    return mean, variance
+def _by_lane(votes: TiledVotes, lanes: Lanes, *parents: Tensor) -> Iterator[Tensor]:
+    """Give parents [b, p, j, d] of these lanes as [j, d, 1, b]."""
+    return (votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in parents)
 
 
 def of_tile(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
