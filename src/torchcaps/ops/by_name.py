@@ -6,13 +6,7 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.ops import routing as routings
-from torchcaps.ops.backend import (
-    Backend,
-    check_backend,
-    fused_form,
-    has_form,
-    is_fused,
-)
+from torchcaps.ops.backend import Backend, check_backend, fused_form, has_form, is_fused
 from torchcaps.ops.votes import check_vote_map, materialise, seen_poses
 from torchcaps.types import Routed, VoteMap
 
@@ -61,11 +55,18 @@ def route(
     check_backend(backend)
     _check_options(routing, options)
     check_vote_map(vote_map)
-    if _is_stored(vote_map, routing, backend, options):
-        return PLAIN[routing](
-            materialise(vote_map), **_of_children(vote_map, routing, options), **options
-        )
-    return fused_form(backend, routing)(vote_map, **options)
+    asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
+    if is_fused(
+        backend,
+        routing,
+        vote_map,
+        lambda: asked,
+        takes=lambda: has_form(backend, routing, vote_map, asked),
+        called=f"{routing} routing",
+    ):
+        return fused_form(backend, routing)(vote_map, **options)
+    beside = _of_children(vote_map, routing, options)
+    return PLAIN[routing](materialise(vote_map), **beside, **options)
 
 
 def _check_routing(routing: object) -> None:
@@ -94,19 +95,6 @@ def _check_options(routing: str, options: dict[str, Any]) -> None:
                 f"{routing} routing needs {each.name}, which layers own; give it: "
                 f"route(vote_map, {routing!r}, {each.name}=…)."
             )
-
-
-def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[str, Any]) -> bool:
-    """Say whether the votes are made and kept."""
-    asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
-    return not is_fused(
-        backend,
-        routing,
-        vote_map,
-        lambda: asked,
-        takes=lambda: has_form(backend, routing, vote_map, asked),
-        called=f"{routing} routing",
-    )
 
 
 def _of_children(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
