@@ -11,10 +11,7 @@ from typing import Any
 import torch
 
 from torchcaps.ops.costs import em as em_flops
-from torchcaps.ops.costs import loop
 from torchcaps.ops.costs.base import register, sizes_of
-from torchcaps.ops.fused.loop import Given as Looped
-from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.native import dynamic, em
 from torchcaps.ops.native.em import PLACES
 from torchcaps.ops.operators import Asked
@@ -26,10 +23,11 @@ TILE_BYTES = 192 << 10
 
 
 def _mixed(given: dynamic.Given) -> int:
-    size, how = sizes_of(given.votes), Loop(iterations=given.how.iterations)
-    routed = Looped(given.votes, given.prior, None, None, None, given.bias, how)
-    # The sum of all votes makes them too.
-    return loop.forward(routed, loop.Mixing(size.products, size.agreement, size.products))
+    """Count votes that every iteration makes. Each is weighed, and compared with parents, but for
+    the first: without a prior its couplings are known."""
+    size, later = sizes_of(given.votes), given.how.iterations - 1
+    met = 2 * later + (given.prior is not None)
+    return (later + 1) * size.products + met * size.agreement
 
 
 def _mixed_backward(asked: Asked[dynamic.Given]) -> int:
