@@ -141,7 +141,7 @@ def causal_use(
             chosen = names if layer == ALL else [layer]
             for by, couple, index in ways:
                 if len(index):
-                    now, says = images.answers(index, couple, chosen)
+                    now, says = images.coupled(index, couple, chosen)
                     changed = float((says != said[index]).any(-1).double().mean())
                     fall = paired_fall(right[index], now)
                     rows.append(CouplingUse(layer, by, len(index), *fall, changed))
@@ -271,20 +271,24 @@ class _Images:
         self.batch_size = batch_size
         self.index = torch.arange(len(pixels))
 
-    def judged(self, scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Say which images are right, bool [b], and the classes that are named, [b, m]."""
-        check_finite("the scores of the network", scores)
-        return judged_answers(scores, self.labels[index])
+    def answers(
+        self, index: Tensor, asked: Callable[[Tensor], Mapping[str, Any]]
+    ) -> tuple[Tensor, Tensor]:
+        """Say which of some images are right, bool [k], and the classes that are named, [k, m],
+        where the network is asked so."""
+        made = []
+        for some in index.split(self.batch_size):
+            scores = self.network(self.pixels[some], **asked(some)).scores
+            check_finite("the scores of the network", scores)
+            made.append(judged_answers(scores, self.labels[some]))
+        right, said = zip(*made, strict=True)
+        return torch.cat(right), torch.cat(said)
 
     def plain(self) -> tuple[Trace, Tensor, Tensor]:
         """Return the trace of one image, and the answers to all."""
         trace = self.network(self.pixels[:1], keep="last").trace
         check_trace(trace)
-        made = [
-            self.judged(self.network(self.pixels[some]).scores, some)
-            for some in self.index.split(self.batch_size)
-        ]
-        return trace, *_joined(made)
+        return trace, *self.answers(self.index, lambda some: {})
 
     def with_means(self) -> Way:
         """Replace couplings by their means over all images, layer by layer."""
@@ -305,14 +309,14 @@ class _Images:
 
         return lent
 
-    def answers(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def coupled(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Judge what is said of some images with couplings replaced."""
-        made = []
-        for some in index.split(self.batch_size):
+
+        def asked(some: Tensor) -> dict[str, Any]:
             given = way(some)
-            couple = {name: _giving(given[name]) for name in layers}
-            made.append(self.judged(self.network(self.pixels[some], couple=couple).scores, some))
-        return _joined(made)
+            return {"couple": {name: _giving(given[name]) for name in layers}}
+
+        return self.answers(index, asked)
 
     def silenced(
         self, trace: Trace, layers: Sequence[str], generator: torch.Generator
@@ -326,17 +330,8 @@ class _Images:
                 )
             numbers = torch.randperm(known[layer], generator=generator)[:MOST_CAPSULES]
             for number in sorted(numbers.tolist()):
-                change = {layer: silence(number)}
-                made = [
-                    self.judged(self.network(self.pixels[some], intervene=change).scores, some)
-                    for some in self.index.split(self.batch_size)
-                ]
-                yield layer, number, _joined(made)[0]
-
-
-def _joined(made: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    right, said = zip(*made, strict=True)
-    return torch.cat(right), torch.cat(said)
+                change = {"intervene": {layer: silence(number)}}
+                yield layer, number, self.answers(self.index, lambda some, c=change: c)[0]
 
 
 def _giving(value: Tensor | Couple) -> Couple:
