@@ -27,6 +27,7 @@ Ambiguities: a part that an image shows twice, once as its own, counts as its ow
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -179,8 +180,8 @@ class MeasureFidelity:
         part_of = parts_of_capsules(length[:half], parts[:half] > 0)
 
         def cases(active: float) -> _Cases:
-            some = _cases(labels[half:], parts[half:], length[half:] >= active, paths[half:])
-            return _of_parts(some, part_of)
+            is_active = length[half:] >= active
+            return _cases(labels[half:], parts[half:], is_active, paths[half:], part_of)
 
         sweep = []
         for active in self.sweep:
@@ -253,43 +254,29 @@ def _shared(values: Tensor, bins: Tensor) -> Tensor:
     return least[where]
 
 
-@dataclass(frozen=True)
-class _Cases:
-    """Active capsules in images, one a row."""
+class _Cases(NamedTuple):
+    """Active capsules in images that show their part, one a row."""
 
     group: Tensor  # of images, [n]
     capsule: Tensor  # [n]
     label: Tensor  # [n]
-    shows: Tensor  # int [n, parts]
     edge: Tensor  # [n, classes]
     own: Tensor  # bool [n]
 
-    def take(self, index: Tensor) -> "_Cases":
-        """Take some of the cases."""
-        rows = (self.group, self.capsule, self.label, self.shows, self.edge, self.own)
-        return _Cases(*(each[index] for each in rows))
+    def take(self, some: Tensor) -> "_Cases":
+        """Take some of the cases, bool [n]."""
+        return _Cases(*(each[some] for each in self))
 
 
-def _cases(labels: Tensor, parts: Tensor, active: Tensor, paths: Tensor) -> _Cases:
-    image, capsule = active.nonzero().unbind(-1)
+def _cases(labels: Tensor, parts: Tensor, active: Tensor, paths: Tensor, part_of: Tensor) -> _Cases:
+    shown = torch.where(part_of >= 0, parts[:, part_of.clamp(min=0)], 0)  # [k, i]
+    image, capsule = (active & (shown > 0)).nonzero().unbind(-1)
     path = paths[image, capsule]
     # Rounding decides no tie.
     top = (path >= path.max(-1, keepdim=True).values * (1 - 1e-9)).double()
     edge = top / top.sum(-1, keepdim=True)
-    group = image * GROUPS // len(labels)
-    nothing = torch.zeros_like(image, dtype=torch.bool)
-    return _Cases(group, capsule, labels[image], parts[image], edge, nothing)
-
-
-def _of_parts(cases: _Cases, part_of: Tensor) -> _Cases:
-    """Keep the cases in which the image shows the part of the capsule."""
-    part = part_of[cases.capsule]
-    shown = cases.shows.gather(1, part.clamp(min=0)[:, None])[:, 0]
-    shown = torch.where(part >= 0, shown, 0)
-    kept = (shown > 0).nonzero().flatten()
-    few = cases.take(kept)
-    own = shown[kept] == OWN
-    return _Cases(few.group, few.capsule, few.label, few.shows, few.edge, own)
+    group, own = image * GROUPS // len(labels), shown[image, capsule] == OWN
+    return _Cases(group, capsule, labels[image], edge, own)
 
 
 def _f1(cases: _Cases) -> tuple[float | None, float]:
@@ -324,12 +311,12 @@ def _undiscerning(cases: _Cases) -> float | None:
 
 
 def _tree(cases: _Cases) -> float | None:
-    own = cases.take(cases.own.nonzero().flatten())
+    own = cases.take(cases.own)
     if not len(own.label):
         return None
     information = chance = bound = 0.0
     for capsule in own.capsule.unique().tolist():
-        some = own.take((own.capsule == capsule).nonzero().flatten())
+        some = own.take(own.capsule == capsule)
         label = torch.nn.functional.one_hot(some.label, some.edge.shape[1]).double()
         n = len(label)
         information += n * float(mutual_information(label.T @ some.edge / n))
@@ -346,7 +333,7 @@ def _with_interval(
 ) -> tuple[float | None, tuple[float, float] | None]:
     """Return a score and its interval over groups of images."""
     whole = score(cases)
-    without = [score(cases.take((cases.group != g).nonzero().flatten())) for g in range(GROUPS)]
+    without = [score(cases.take(cases.group != group)) for group in range(GROUPS)]
     parts = [each for each in without if each is not None]
     if whole is None or len(parts) < GROUPS:
         return whole, None
