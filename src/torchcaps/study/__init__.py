@@ -10,37 +10,21 @@ from typing import TYPE_CHECKING
 from torchcaps._lazy import lazily
 
 if TYPE_CHECKING:
-    from torchcaps.study.collect import record_of_runs
-    from torchcaps.study.comparison import Comparison, Variant, compare
-    from torchcaps.study.cross_validation import CrossValidation, crossval
-    from torchcaps.study.intervals import Interval, mean_interval
-    from torchcaps.study.paper import write_paper
-    from torchcaps.study.record import (
-        Record,
-        Seed,
-        make_record,
-        read_record,
-        read_records,
-        write_record,
-    )
-
-__all__ = [
-    "Comparison",
-    "CrossValidation",
-    "Interval",
-    "Record",
-    "Seed",
-    "Variant",
-    "compare",
-    "crossval",
-    "make_record",
-    "mean_interval",
-    "read_record",
-    "read_records",
-    "record_of_runs",
-    "write_paper",
-    "write_record",
-]
+    from torchcaps.study.collect import record_of_runs as record_of_runs
+    from torchcaps.study.comparison import Comparison as Comparison
+    from torchcaps.study.comparison import Variant as Variant
+    from torchcaps.study.comparison import compare as compare
+    from torchcaps.study.cross_validation import CrossValidation as CrossValidation
+    from torchcaps.study.cross_validation import crossval as crossval
+    from torchcaps.study.intervals import Interval as Interval
+    from torchcaps.study.intervals import mean_interval as mean_interval
+    from torchcaps.study.paper import write_paper as write_paper
+    from torchcaps.study.record import Record as Record
+    from torchcaps.study.record import Seed as Seed
+    from torchcaps.study.record import make_record as make_record
+    from torchcaps.study.record import read_record as read_record
+    from torchcaps.study.record import read_records as read_records
+    from torchcaps.study.record import write_record as write_record
 
 # Runs load training and with it Lightning.
 lazily(__name__)
