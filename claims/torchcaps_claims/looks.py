@@ -17,13 +17,14 @@ from typing import Any
 
 from torchcaps.errors import Diverged, TorchcapsError
 from torchcaps.study.look import KINDS, Look, kind_of, register_look
-from torchcaps.study.measure import Shown, at_start, needs_parts, root_of, trunk_file
+from torchcaps.study.measure import Shown, root_of, trunk_file
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe
 from torchcaps_claims.at_rest import fixed_point_of
 from torchcaps_claims.job import Job
 from torchcaps_claims.opposed import cancellation_of
 from torchcaps_claims.pruned import way_in
+from torchcaps_claims.read_off import at_start, begun, needs_parts
 from torchcaps_claims.redrawn import redrawn_of
 from torchcaps_claims.saliency import apart_of, dense_run, focus_of
 from torchcaps_claims.spread import spread_of
@@ -93,7 +94,7 @@ def _cancellation(shown: Shown) -> dict[str, float]:
 
 @register_look("cancellation-at-start", "gradient_cancellation_at_start", has_grid=False)
 def _cancellation_at_start(shown: Shown) -> dict[str, float]:
-    return at_start(cancellation_of(shown.begun(), shown.run.recipe, shown.images))
+    return at_start(cancellation_of(begun(shown), shown.run.recipe, shown.images))
 
 
 def _of_trees(

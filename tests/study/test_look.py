@@ -28,10 +28,6 @@ from torchcaps.study.look import Look, looks_named
 from torchcaps.study.measure import (
     _of_calibration,
     _of_inequality,
-    _of_pairs,
-    _of_perturbation,
-    _of_selectivity,
-    _of_separation,
     _of_steps,
     _of_weights,
     images_of_others,
@@ -44,6 +40,7 @@ from torchcaps.train import fit, make_recipe
 from torchcaps.train.start import initial_model
 from torchcaps_claims import find_claim, plan_of
 from torchcaps_claims.looks import looks_of
+from torchcaps_claims.read_off import of_pairs, of_perturbation, of_selectivity, of_separation
 from torchcaps_claims.result import _keys
 
 
@@ -81,7 +78,7 @@ def test_couplings_are_looked_at_on_the_grid_of_a_row():
 
 def test_opposites_are_numbers_a_layer_and_a_mean_share():
     rows = [LayerAntipodal(f"l{k}", 0.5, k / 8, None, -k / 8, k / 4) for k in (1, 2)]
-    assert _of_pairs(Antipodal(9, 0.9, tuple(rows))) == {
+    assert of_pairs(Antipodal(9, 0.9, tuple(rows))) == {
         **{"antipodal_share.1": 0.125, "antipodal_share.2": 0.25, "antipodal_share": 0.1875},
         **{"lowest_cosine.1": -0.125, "lowest_cosine.2": -0.25},
         **{"negative_share.1": 0.25, "negative_share.2": 0.5},
@@ -136,7 +133,7 @@ def test_polarisation_of_the_last_step_is_its_own_or_none():
 def test_separation_is_told_in_percent_where_it_is_an_accuracy():
     plan = plan_of(find_claim("gu2021-q-cr-separates-classes"))
     assert [each.name for each in looks_of(plan.jobs[0])] == ["separation@toy-2d/test"]
-    found = _of_separation(Separation(5, 0.25, 0.8))
+    found = of_separation(Separation(5, 0.25, 0.8))
     assert found == {"silhouette": 0.25, "nearest_centroid": 80}
 
 
@@ -157,7 +154,7 @@ def test_dedicated_capsules_are_a_share_a_layer_where_some_live():
         ),
         LayerSelectivity("hidden", 0, None, 0.25, auc, auc[:, 0]),
     )
-    assert _of_selectivity(Selectivity(5, (0, 1, 2), rows)) == {
+    assert of_selectivity(Selectivity(5, (0, 1, 2), rows)) == {
         "one_part.1": 0.5,
         "one_part_at_most.1": 0.6,
         "one_part_by_chance.1": 0.0,
@@ -169,7 +166,7 @@ def test_how_far_drawings_change_is_a_number_an_amount():
     plan = plan_of(find_claim("gu2021-q-perturbation-range"))
     assert [each.name for each in looks_of(plan.jobs[0])] == ["perturbation@mnist/test"]
     rows = [ComponentChange(a, c, torch.tensor([c])) for a, c in ((0.2, 0.1), (8.0, 0.5))]
-    assert _of_perturbation(Perturbation(5, tuple(rows))) == {"change.0.2": 0.1, "change.8": 0.5}
+    assert of_perturbation(Perturbation(5, tuple(rows))) == {"change.0.2": 0.1, "change.8": 0.5}
 
 
 def test_numbers_of_other_images_carry_their_name():

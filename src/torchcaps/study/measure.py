@@ -1,8 +1,7 @@
 """Looks at a trained network: each says what it gives, by the names that records have."""
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,6 @@ from torchcaps.data import Images
 from torchcaps.data.registry import SETS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DynamicRouting
-from torchcaps.models import MODELS
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, OF_LAYERS, Look, Take, kind_named, register_look
 from torchcaps.tasks.evaluate import evaluate
@@ -25,7 +23,6 @@ from torchcaps.tasks.measurements import seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Recipe, Run
 from torchcaps.train.frozen import freeze
-from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
 # Images a pass: few enough that the couplings of a thousand capsules fit in memory.
@@ -82,11 +79,6 @@ class Shown:
         network = seen_through(trained.model.eval(), levels=self.grid, names=names)
         return lambda pixels: network(pixels.to(trained.device))
 
-    def begun(self) -> nn.Module:
-        """Make the network before training, which its recipe makes anew."""
-        network = initial_model(self.run.recipe, self.trained.images("train"))
-        return network.to(self.trained.device).eval()
-
     def evaluated(self, *measurements: str) -> Evaluation:
         """Show it the images, with these measurements."""
         size = min(BATCH, self.run.recipe.batch_size)
@@ -127,23 +119,6 @@ def reads(name: str, *statistics: str, **how: Any) -> Callable[[Take], Take]:
     return enter
 
 
-def needs_parts(look: Look, recipe: Recipe) -> None:
-    """Refuse a look at where the parts of an image are, of images that do not tell."""
-    if look.data != "part-whole":
-        raise TorchcapsError(
-            f"measure asks where the parts of an image are ({look.name}), which only the images of "
-            f'part-whole tell, but data is "{look.data}"; leave it out.'
-        )
-
-
-def _needs_decoder(look: Look, recipe: Recipe) -> None:
-    if {**MODELS[recipe.model].options, **recipe.options}.get("decoder") is False:
-        raise TorchcapsError(
-            f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "
-            f"its option decoder = true, or leave it out."
-        )
-
-
 @register_look("accuracy", "accuracy")
 def _accuracy(shown: Shown) -> dict[str, float]:
     if shown.is_of_own and shown.look.split == "test" and not shown.look.levels:
@@ -172,7 +147,7 @@ def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, 
     return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6, **sharp}
 
 
-def _by_layer(layers: Iterable[Any], *names: str, **renamed: str) -> dict[str, float]:
+def by_layer(layers: Iterable[Any], *names: str, **renamed: str) -> dict[str, float]:
     """Name numbers of layers by their place from below, `gini.2`; leave out what a layer has not.
 
     `renamed` has the names of attributes that are called otherwise there.
@@ -186,11 +161,11 @@ def _by_layer(layers: Iterable[Any], *names: str, **renamed: str) -> dict[str, f
     }
 
 
-def _and_last(layers: Sequence[Any], *names: str, **renamed: str) -> dict[str, float]:
+def and_last(layers: Sequence[Any], *names: str, **renamed: str) -> dict[str, float]:
     """Name the numbers of each layer, and those of the last one by themselves."""
-    last = _by_layer(layers[-1:], *names, **renamed)
+    last = by_layer(layers[-1:], *names, **renamed)
     own = {name.removesuffix(".1"): value for name, value in last.items()}
-    return _by_layer(layers, *names, **renamed) | own
+    return by_layer(layers, *names, **renamed) | own
 
 
 @reads("keys", "entropy", "keys")
@@ -203,12 +178,7 @@ def _of_keys(keys: Any) -> dict[str, float]:
 
 @reads("inequality", "coupling_inequality", "coupling_levels")
 def _of_inequality(found: Any) -> dict[str, float]:
-    return _and_last(found.layers, "gini", small_couplings="small", even_couplings="even")
-
-
-@reads("zero-votes", "zero_blocks")
-def _of_zero_votes(found: Any) -> dict[str, float]:
-    return _and_last(found.layers, "zero_blocks", "zero_votes", "dead_children")
+    return and_last(found.layers, "gini", small_couplings="small", even_couplings="even")
 
 
 @reads("calibration", "confidence")
@@ -216,27 +186,6 @@ def _of_calibration(found: Any) -> dict[str, float]:
     """Take the mean over images of the largest probability."""
     answers = found.answers
     return {"confidence": float((answers.counts * answers.confidence).sum() / answers.cases)}
-
-
-@reads("antipodal", "antipodal_share")
-def _of_pairs(found: Any) -> dict[str, float]:
-    """Read near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the
-    share of components below zero, and the mean share."""
-    names = {"antipodal_share": "per_child", "lowest_cosine": "lowest"}
-    mean = sum(layer.per_child for layer in found.layers) / len(found.layers)
-    values = _by_layer(found.layers, **names, negative_share="negative")
-    return {**values, "antipodal_share": mean}
-
-
-def at_start(values: Mapping[str, float]) -> dict[str, float]:
-    """Rename numbers to those of a network before training."""
-    return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
-
-
-@register_look("antipodal-at-start", "antipodal_share_at_start", has_grid=False)
-def _antipodal_at_start(shown: Shown) -> dict[str, float]:
-    found = evaluate(shown.begun(), shown.images, batch_size=BATCH, measurements=("antipodal",))
-    return at_start(_of_pairs(found.measured["antipodal"]))
 
 
 @reads("polarisation", "polarisation")
@@ -250,31 +199,6 @@ def _of_steps(found: Any) -> dict[str, float]:
     if found.steps:
         values["polarisation"] = found.steps[-1].polarisation
     return {name: value for name, value in values.items() if value is not None}
-
-
-@reads("perturbation", "perturbation_range", check=_needs_decoder)
-def _of_perturbation(found: Any) -> dict[str, float]:
-    """Read the changes by how far components move: `change.0.2`, `change.8`."""
-    return {f"change.{row.amount:g}": row.change for row in found.amounts}
-
-
-@reads("selectivity", "entity_selectivity", check=needs_parts)
-def _of_selectivity(found: Any) -> dict[str, float]:
-    """Read shares by layer of capsules, also by the thresholds that find most, and of random
-    read-outs; nothing of a layer without a living capsule. Older records have `dedicated.2`, which
-    took second areas over all images."""
-    most = {
-        f"one_part_at_most.{place}": max(shares)
-        for place, layer in enumerate(found.layers, 1)
-        if (shares := [share for *_, share in layer.sweep if share is not None])
-    }
-    return most | _by_layer(found.layers, one_part="dedicated", one_part_by_chance="control")
-
-
-@reads("separation", "class_separation", check=_needs_decoder)
-def _of_separation(found: Any) -> dict[str, float]:
-    # In percent, as an accuracy is.
-    return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -294,10 +218,10 @@ def _of_layers(shown: Shown) -> dict[str, float]:
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
     pairs = ((batch.pixels, batch.labels) for batch in batches)
     dynamics, activity = measure(network, pairs, [MeasureDynamics(), MeasureActivity()])
-    values = _by_layer(activity.layers, "cnm", "cns", "car", "cas", "cdr", "cds")
+    values = by_layer(activity.layers, "cnm", "cns", "car", "cas", "cdr", "cds")
     for number, layer in enumerate(activity.layers, 1):
         values[f"capsules_alive.{number}"] = float(layer.n - layer.cds)
         at = {factor: cas for factor, cas, _ in activity.sweep[layer.name]}
         values[f"car_twice.{number}"] = at[2.0] / layer.n
     # None where no two parents live: there is nothing to route.
-    return values | _by_layer(dynamics.layers, *OF_COUPLINGS)
+    return values | by_layer(dynamics.layers, *OF_COUPLINGS)
