@@ -12,6 +12,7 @@ import itertools
 import re
 from typing import Any, NamedTuple
 
+from torchcaps._words import value_of
 from torchcaps.errors import TorchcapsError
 
 
@@ -40,9 +41,7 @@ def _of_line(words: list[str]) -> list[Cell]:
     model, *rest = words
     after = tuple(word[1:] for word in rest if word.startswith("+"))
     choices = []
-    for word in rest:
-        if word.startswith("+"):
-            continue
+    for word in (each for each in rest if not each.startswith("+")):
         found = re.fullmatch(r"([:@]?)(\w+)=(\S+)", word)
         if found is None:
             raise TorchcapsError(
@@ -61,24 +60,12 @@ def _of_line(words: list[str]) -> list[Cell]:
 
 
 def _values(text: str) -> list[Any]:
-    ranged = re.fullmatch(r"(\d+)\.\.(\d+)", text)
-    if ranged:
+    if ranged := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         return list(range(int(ranged[1]), int(ranged[2]) + 1))
     return [_value(word) for word in text.split("|")]
 
 
 def _value(word: str) -> Any:
-    known = {"true": True, "false": False, "null": None}
-    if word in known:
-        return known[word]
-    if word.startswith("'"):
-        return word.strip("'")
-    sides = re.fullmatch(r"(\d+)x(\d+)", word)
-    if sides:
+    if sides := re.fullmatch(r"(\d+)x(\d+)", word):
         return int(sides[1]), int(sides[2])
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
+    return word.strip("'") if word.startswith("'") else value_of(word)

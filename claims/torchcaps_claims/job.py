@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchcaps._words import value_of
 from torchcaps.data.registry import data_set
 from torchcaps.models import MODELS, create_model
 from torchcaps.train import PROTOCOLS, make_recipe
@@ -219,10 +220,4 @@ def _root(root: str, data: str) -> list[str]:
 
 def _word(value: Any) -> str:
     """A value as --option and --set read it: a word that looks like a number needs its quotes."""
-    if not isinstance(value, str):
-        return json.dumps(value)
-    try:
-        json.loads(value)
-    except json.JSONDecodeError:
-        return value
-    return json.dumps(value)
+    return value if isinstance(value, str) and value_of(value) == value else json.dumps(value)
