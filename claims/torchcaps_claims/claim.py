@@ -7,7 +7,7 @@ here was measured.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -64,11 +64,6 @@ class Claim:
         """The number of the table that it is a cell of."""
         found = re.fullmatch(r"Table (\d+)", self.where)
         return int(found[1]) if found else None
-
-    def numbers(self) -> dict[str, Any]:
-        """Every field, as JSON has it."""
-        row = {each.name: getattr(self, each.name) for each in fields(self)}
-        return row | {"conditions": dict(self.conditions)}
 
 
 def claims(*, paper: str | None = None, kind: str | None = None) -> tuple[Claim, ...]:

@@ -6,19 +6,16 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torchcaps._words import value_of
 from torchcaps.data.registry import data_set
-from torchcaps.models import MODELS, create_model
+from torchcaps.models import MODELS
 from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
 from torchcaps_claims.narrow import NARROW, WIDTHS
 from torchcaps_claims.pruned import pruning_fields
 from torchcaps_claims.statistics import STATISTICS
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Split = Literal["test", "train", "validation"]
 
@@ -119,11 +116,6 @@ class Job:
         channels, *sides = data_set(self.train).image
         height, width = self.fields.get("crop", self.fields.get("image_size", sides))
         return channels, height, width
-
-    def network(self) -> "nn.Module":
-        """The untrained network for the images of its training set."""
-        n_classes = data_set(self.train).n_classes
-        return create_model(self.model, image=self.image, n_classes=n_classes, **dict(self.options))
 
     @property
     def key(self) -> str:

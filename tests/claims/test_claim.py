@@ -26,7 +26,7 @@ def test_a_row_is_what_its_file_says():
     path = module.PLACES[1] / "gu2021.json"
     rows = json.loads(path.read_text(encoding="utf-8"))
     for claim, row in zip(claims(paper="gu2021"), rows, strict=True):
-        found = claim.numbers()
+        found = vars(claim)
         assert {name: found[name] for name in row} == row
         assert all(found[name] is None for name in found.keys() - row.keys())
 

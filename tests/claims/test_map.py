@@ -15,6 +15,7 @@ import torch
 from error_text import text_of
 from tables import rows_beside
 from torchcaps.data import Batch
+from torchcaps.data.registry import data_set
 from torchcaps.models import create_model
 from torchcaps.train.loss import loss_parts
 from torchcaps.types import Output
@@ -258,7 +259,8 @@ NETWORKS = networks()
 def test_every_network_can_be_made_and_trained_by_its_loss(model):
     for job in NETWORKS[model]:
         with torch.device("meta"):
-            network = job.network().eval()
+            sizes = {"image": job.image, "n_classes": data_set(job.train).n_classes}
+            network = create_model(job.model, **sizes, **job.options).eval()
             out = network(torch.empty(2, *job.image))
         assert network.config["name"] == model
         assert {name: network.config[name] for name in job.options} == dict(job.options)

