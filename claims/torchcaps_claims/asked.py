@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torchcaps_claims.texts import read_texts
+from torchcaps_claims.texts import alike, read_texts
 from torchcaps_claims.variants import Column, Variants
 
 
@@ -48,14 +48,10 @@ def _fields(where: Mapping[str, Any]) -> dict[str, Any]:
 
 def _studies(texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Variants]:
     found: dict[str, Variants] = {}
-    for name, told in texts.items():
-        own = {field: value for field, value in told.items() if field != "like"}
-        if "columns" in own:
-            own["columns"] = [Column(**each) for each in own["columns"]]
-        if "where" in own:
-            own["where"] = _fields(own["where"])
-        like = told.get("like")
-        found[name] = Variants(**own) if like is None else found[like]._replace(**own)
+    for name, told in alike(texts).items():
+        columns = [Column(**each) for each in told.pop("columns")]
+        where = _fields(told.pop("where", {}))
+        found[name] = Variants(**told, columns=columns, where=where)
     return found
 
 

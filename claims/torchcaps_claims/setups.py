@@ -6,7 +6,7 @@ where the paper leaves something open.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchcaps.data.registry import SETS
@@ -16,7 +16,7 @@ from torchcaps.train import PROTOCOLS
 from torchcaps_claims.cells import Cell, cells
 from torchcaps_claims.job import Job, Reduced, Split, ends_at
 from torchcaps_claims.pruned import way_in
-from torchcaps_claims.texts import read_texts
+from torchcaps_claims.texts import alike, read_texts
 
 # Fields that change how a network is trained, and not only how long.
 COURSE = (
@@ -131,16 +131,6 @@ class Setup:
         )
 
 
-def _read() -> dict[str, Setup]:
-    """The setups of the file beside this module, in its order."""
-    found: dict[str, Setup] = {}
-    for name, row in read_texts("setups").items():
-        own = _plain(row)
-        like = own.pop("like", None)
-        found[name] = Setup(**own) if like is None else replace(found[like], **own)
-    return found
-
-
 def _plain(value: Any) -> Any:
     """Write a value as recipes have it: TOML has neither tuples nor None."""
     if isinstance(value, dict):
@@ -150,7 +140,7 @@ def _plain(value: Any) -> Any:
     return None if value == "null" else value
 
 
-SETUPS = _read()
+SETUPS = {name: Setup(**_plain(row)) for name, row in alike(read_texts("setups")).items()}
 
 
 def _has_as_many(train: str, fields: Mapping[str, Any]) -> bool:
