@@ -164,12 +164,10 @@ def ours(each: Result) -> str:
     n = verdict.n_text if isinstance(verdict, StatementVerdict) else str(found.n)
     if failed := sum(record.failed for record in each.records.values()):
         n += f", and {failed} failed"
-    if found.low is None:
-        return f"{found.mean:.4g}, n = {n}"
     if not each.claim.states:
         # Everything that is printed counts or is a share.
         found = clipped(found, 0.0, 100.0 if each.claim.unit == "%" else math.inf)
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
+    return f"{found.text()}, n = {n}"
 
 
 def mind(each: Result) -> str:

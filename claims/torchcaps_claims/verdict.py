@@ -100,9 +100,6 @@ class _Compared:
             f"not decided: {self.open_because}" if is_open else self.open_because
         )
 
-    def _ends(self) -> str:
-        return "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
-
     def _because(self) -> str:
         return "" if self.open_because is None else f"; {self.reason()}"
 
@@ -122,8 +119,8 @@ class NumberVerdict(_Compared):
         why = "" if self.incomparable is None else f"{self.not_comparable()}; "
         unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
         return (
-            f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
-            f"{self._spread()}, tolerance {self.tolerance:.3g}{self._because()}"
+            f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self._in_words()}, "
+            f"tolerance {self.tolerance:.3g}{self._because()}"
         )
 
     def on_default(self, because: str) -> "NumberVerdict":
@@ -134,10 +131,10 @@ class NumberVerdict(_Compared):
         """The reason as a sentence that begins small."""
         return f"reduced run is not comparable: {self.incomparable}"
 
-    def _spread(self) -> str:
+    def _in_words(self) -> str:
         if self.ours.n == 0:
-            return " counted"
-        return f"{self._ends()} over {self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
+            return f"{self.ours.mean:.4g} counted"
+        return f"{self.ours.text()} over {self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ class StatementVerdict(_Compared):
         """Write the verdict in one line."""
         asked_for = f"{'±' if self.side == 'within' else 'than '}{self.threshold:g}"
         return (
-            f"{self.word}: {self.ours.mean:.4g}{self._ends()} over {self.n_text} seeds, where "
+            f"{self.word}: {self.ours.text()} over {self.n_text} seeds, where "
             f"{self.side} {asked_for} is asked for{self._because()}"
         )
 

@@ -327,9 +327,8 @@ def mean_in_words(found: Interval | None, runs: int) -> str:
     if found is None:
         return MISSING
     n = f", n = {found.n}" if found.n < runs else ""
-    if found.low is None:
-        return f"{found.mean:.4g}{', the same in all seeds' if found.n > 1 else ''}{n}"
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]{n}"
+    same = ", the same in all seeds" if found.low is None and found.n > 1 else ""
+    return f"{found.text()}{same}{n}"
 
 
 def _network(recipe: Recipe) -> str:

@@ -20,6 +20,11 @@ class Interval(NamedTuple):
     high: float | None
     n: int
 
+    def text(self) -> str:
+        """Write the mean, and the ends where there are some."""
+        ends = "" if self.low is None else f" [{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.mean:.4g}{ends}"
+
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
     """Take the mean of one value a seed, with its t-interval.
