@@ -3,28 +3,12 @@
 Loading it registers the looks and the counted costs of planned networks.
 """
 
-from collections.abc import Sequence
-
-from torchcaps_claims import cost, looks
-from torchcaps_claims.claim import claims, find_claim
-from torchcaps_claims.of_claims import check_planned, study_of, study_of_claims
-from torchcaps_claims.outcome import outcome_of
-from torchcaps_claims.sizes import published_sizes
-
-__all__ = [
-    "check_ids",
-    "check_planned",
-    "claims",
-    "cost",
-    "looks",
-    "outcome_of",
-    "published_sizes",
-    "study_of",
-    "study_of_claims",
-]
-
-
-def check_ids(about: Sequence[str]) -> None:
-    """Refuse an id that no claim has."""
-    for each in about:
-        find_claim(each)
+from torchcaps_claims import cost as cost
+from torchcaps_claims import looks as looks
+from torchcaps_claims.claim import claims as claims
+from torchcaps_claims.claim import find_claim as find_claim
+from torchcaps_claims.of_claims import check_planned as check_planned
+from torchcaps_claims.of_claims import study_of as study_of
+from torchcaps_claims.of_claims import study_of_claims as study_of_claims
+from torchcaps_claims.outcome import outcome_of as outcome_of
+from torchcaps_claims.sizes import published_sizes as published_sizes

@@ -17,8 +17,6 @@ from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges import gu, mitterreiter, peer, renzulli, tsai  # noqa: F401
 from torchcaps_claims.judges.case import JUDGES, Case, Verdict, open_if
 
-__all__ = ["JUDGES", "judge_and_read", "judge_statement"]
-
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> Verdict:
     """The verdict on a statement; None where no judge is written for it, or records are missing."""

@@ -8,8 +8,6 @@ from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import gu, mitterreiter, peer, renzulli, tsai
 from torchcaps_claims.plans.rows import plan_row
 
-__all__ = ["plan_of"]
-
 RULES = {
     "gu2021": gu,
     "mitterreiter2023": mitterreiter,

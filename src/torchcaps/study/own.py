@@ -156,8 +156,8 @@ def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
         raise _refusal(
             "claims must be a list of ids, as `torchcaps study claims` prints them", claims
         )
-    if claims:
-        needed_court("a study that names claims").check_ids(claims)
+    for each in claims or ():
+        needed_court("a study that names claims").find_claim(each)
     if reduced is not None and not (isinstance(reduced, str) and reduced.strip()):
         raise _refusal(
             "reduced must say in words how the study is smaller than what its claims ask for, for "
