@@ -4,26 +4,21 @@ All couplings of all iterations are kept, 140 MB an image of the networks of thi
 iterations take seconds; so a seeded sample of 200 images is looked at, a few at once.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from torchcaps.analysis import MeasureFixedPoint
 from torchcaps.data import Images, sample_of
-from torchcaps.types import Keep, Output
+from torchcaps.types import Output
 
 # The last is from iteration 50 to 51.
 STEPS = range(1, 51)
 SAMPLE, BATCH = 200, 4
 
 
-class Network(Protocol):
-    def __call__(self, pixels: Tensor, /, *, iterations: int, keep: Keep) -> Output: ...
-
-
 @torch.no_grad()
-def fixed_point_of(network: Network, images: Images) -> dict[str, float]:
+def fixed_point_of(network: Callable[..., Output], images: Images) -> dict[str, float]:
     """The relative change of the poses of classes in each step, in the median over images, and that
     of the last by itself."""
     measurement = MeasureFixedPoint(sample=SAMPLE)

@@ -30,6 +30,7 @@ from torchcaps_claims.saliency import apart_of, dense_run, focus_of
 from torchcaps_claims.spread import spread_of
 from torchcaps_claims.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 
+Measure = Callable[..., dict[str, float]]
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
 OF_EPOCHS = ("area", "gradient_norms", "jitter", "onset", "revivals", "time_to")
 
@@ -82,11 +83,6 @@ def _redrawn(shown: Shown) -> dict[str, float]:
     return redrawn_of(shown.run, shown.images, root=where, time_budget=shown.time_budget)
 
 
-@register_look("agreement-spread", "agreement_spread", has_grid=False)
-def _spread(shown: Shown) -> dict[str, float]:
-    return spread_of(shown.network("polarisation"), shown.images)
-
-
 @register_look("cancellation", "gradient_cancellation", has_grid=False)
 def _cancellation(shown: Shown) -> dict[str, float]:
     return cancellation_of(shown.trained.model.eval(), shown.run.recipe, shown.images)
@@ -97,16 +93,17 @@ def _cancellation_at_start(shown: Shown) -> dict[str, float]:
     return at_start(cancellation_of(begun(shown), shown.run.recipe, shown.images))
 
 
-def _of_trees(
-    name: str, statistic: str, measure: Callable[..., dict[str, float]], **how: Any
+def _of_traces(
+    name: str, statistic: str, measure: Measure, needs: str = "tree-distance", **how: Any
 ) -> None:
-    """Register a look that takes the network with what parse trees need, and images."""
+    """Register a look at images and the network, whose trace has what a measurement needs."""
     look = register_look(name, statistic, **how)
-    look(lambda shown: measure(shown.network("tree-distance"), shown.images))
+    look(lambda shown: measure(shown.network(needs), shown.images))
 
 
-_of_trees("compactness", "compactness", compactness_of)
-_of_trees("focus", "focus", focus_of, check=needs_parts)
-_of_trees("invariance", "activation_correlation", invariance_of)
-_of_trees("tree-size", "tree_size", tree_size_of)
-_of_trees("trees", "parse_tree_distance", trees_of)
+_of_traces("agreement-spread", "agreement_spread", spread_of, "polarisation", has_grid=False)
+_of_traces("compactness", "compactness", compactness_of)
+_of_traces("focus", "focus", focus_of, check=needs_parts)
+_of_traces("invariance", "activation_correlation", invariance_of)
+_of_traces("tree-size", "tree_size", tree_size_of)
+_of_traces("trees", "parse_tree_distance", trees_of)

@@ -72,8 +72,15 @@ def study_of_claims(
     for claim in chosen:
         for job in plan_of(claim).jobs:
             small = job.smaller() if reduced else job
-            smaller = job.reduced.says if reduced and job.reduced is not None else None
-            found = _system(claim, job, small, smaller, seeds)
+            found = System(
+                label=label_of(small),
+                recipe=plain(small.recipe()),
+                seeds=tuple(range(seeds or job.seeds)),
+                looks=looks_of(small),
+                claims=(claim.id,),
+                reduced=job.reduced.says if reduced and job.reduced is not None else None,
+                departures=job.departures,
+            )
             (narrow if small.is_narrow else systems).append(found)
     waiting: list[Waiting] = []
     if narrow:
@@ -102,18 +109,6 @@ def check_planned(systems: Sequence[System], about: Sequence[str]) -> None:
                 f"{system.label} in this way, so it must say how it is smaller: reduced = "
                 f'"three epochs"; or leave claims out.'
             )
-
-
-def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int | None) -> System:
-    return System(
-        label=label_of(small),
-        recipe=plain(small.recipe()),
-        seeds=tuple(range(seeds or job.seeds)),
-        looks=looks_of(small),
-        claims=(claim.id,),
-        reduced=smaller,
-        departures=job.departures,
-    )
 
 
 def _together(systems: Iterable[System]) -> tuple[System, ...]:

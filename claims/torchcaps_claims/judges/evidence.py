@@ -124,11 +124,9 @@ class Evidence:
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:
         asked_for = {"model": model, **USUAL, **MODELS[model].options, **chosen}
+        of_any_width = {k: v for k, v in asked_for.items() if k != NARROWED or k in chosen}
         for record in self.records:
-            known = known_fields(record)
-            if record.reduced is not None and NARROWED not in chosen:
-                known[NARROWED] = asked_for.get(NARROWED)
-            if all(known.get(name) == value for name, value in asked_for.items()):
+            if is_about(record, asked_for if record.reduced is None else of_any_width):
                 yield record
 
 

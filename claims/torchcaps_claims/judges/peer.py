@@ -239,7 +239,7 @@ def _starts_immediately(case: Case) -> Verdict:
     soon, late = ({n: _onsets(case, n, bias) for n in DEPTHS[EM]} for bias in (True, False))
     return joined(
         *(_begins_soon(case, each) for each in soon.values()),
-        *(_never_begins(case, late[n], _epochs(case, n)) for n in NEVER),
+        *(_never_begins(case, n, late[n]) for n in NEVER),
         _begins_late(case, late[5]),
         *(_begins_later(case, late[n], late[n + 1]) for n in (5, 6)),
     )
@@ -250,11 +250,6 @@ def _onsets(case: Case, n: int, bias: bool) -> Onsets:
     recipe = case.recipe(EM, **chosen)
     by_seed = case.curves(MEASURED, EM, **chosen)
     return {seed: onset_in(recipe, curve) for seed, curve in by_seed.items()}
-
-
-def _epochs(case: Case, n: int) -> int:
-    epochs: int = case.recipe(EM, **_chosen(EM, n, False)).get("epochs", 0)
-    return epochs
 
 
 def _begins_soon(case: Case, onsets: Onsets) -> Verdict:
@@ -287,12 +282,13 @@ def _begins_later(case: Case, first: Onsets, second: Onsets) -> Verdict:
     return case.decided(later, "greater", 0.0, holds=is_later)
 
 
-def _never_begins(case: Case, onsets: Onsets, epochs: int) -> Verdict:
+def _never_begins(case: Case, n: int, onsets: Onsets) -> Verdict:
     """In no seed; fails where it begins in most of them. What is shown is the share of those that
     begin."""
     if not onsets:
         return None
     begun = Values({seed: float(onset.by is not None) for seed, onset in onsets.items()})
+    epochs = case.recipe(EM, **_chosen(EM, n, False)).get("epochs", 0)
     never = not any(begun.values()) and epochs >= EPOCHS
     return case.decided(begun.interval, "less", 0.5, holds=never, fails=begun.mean > 0.5)
 
