@@ -1,8 +1,8 @@
-"""A convolution by a kernel that oneDNN laid out once, which is kept beside the weights until
-somebody writes to them: of a few images it is laid out for longer than it is multiplied.
+"""A convolution by a kernel that oneDNN laid out once. It is kept until somebody writes to the
+weights: for a few images, laying a kernel out takes longer than multiplying by it.
 
-PyTorch counts what is written to weights, but not what is written to `weight.data`. Compiled graphs
-call it as an operator, for else they lay the kernel out in every call.
+PyTorch counts writes to weights, but not writes to `weight.data`. Compiled graphs call this as an
+operator, since otherwise they would lay the kernel out in every call.
 
 Departures: none. Ambiguities: none.
 """
@@ -17,16 +17,16 @@ from torch import Tensor
 
 
 class _LaidOut(NamedTuple):
-    seal: tuple[object, ...]
+    seal: tuple[object, ...]  # While this is the same, the layout is right.
     weight: Tensor
-    of: Tensor  # Held, so that no other weights come to lie where these lay.
+    of: Tensor  # Kept alive, so that no other weights get its address, which the seal holds.
     how: tuple[list[int], list[int], list[int], int]
     convolve: Any
-    whose: ref[Tensor]
+    whose: ref[Tensor]  # Removes this entry when the weights are gone.
 
 
-# Beside the weights, for copies and files of them, by their ids: a dictionary of weak references
-# looks for as long as a small operator computes.
+# By the ids of weights. An attribute of the weights would go into their copies and files; to look
+# into a dictionary of weak references takes as long as a small operator.
 LAID_OUT: dict[int, _LaidOut] = {}
 
 
@@ -41,10 +41,10 @@ def laid_out_convolution(
 ) -> Tensor:
     """Compute `torch.nn.functional.conv2d` of maps in float32 on a CPU, without gradients; channels
     lie next to each other in what it gives."""
-    # Nobody counts the changes of what was made in inference mode.
+    # Weights that were made in inference mode do not count the writes to them.
     if weight.is_inference() or not torch._C._get_mkldnn_enabled():
         return _as_ever(x, weight, bias, padding, stride, dilation, groups)
-    # Number by number, for a graph gives lists where a module has tuples.
+    # One flat tuple: a graph gives lists where a module has tuples, and the two are never equal.
     numbers = (*padding, *stride, *dilation, groups)
     seal = (weight.data_ptr(), weight._version, x.shape, numbers)
     known = LAID_OUT.get(id(weight))

@@ -1,5 +1,5 @@
-"""What the convolution with a kernel of its own costs, counted as in `ops.costs.base`. How much it
-borrows, the kernel says."""
+"""What the convolution with a kernel of our own costs, counted as in `ops.costs.base`. How much
+memory it borrows, the kernel itself tells."""
 
 import math
 
@@ -14,6 +14,7 @@ __all__: list[str] = []
 
 
 def _borrowed(given: Convolution, _: bool) -> int:
+    # The gradient of a 3×3 convolution is one that is padded by what is missing to 2.
     padding = 2 - given.padding if given.turned else given.padding
     maps = given.x, winograd.convolved_shapes(given)
     return 4 * int(winograd.planned(*maps, padding, of_kernels=False).workspace_size)

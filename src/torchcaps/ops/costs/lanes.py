@@ -1,8 +1,8 @@
-"""What the native operators cost.
+"""What the native operators cost, which compute many samples at once in the lanes of vectors.
 
-The workspace of dynamic routing is a tile of children a thread, parents of every iteration, and
-those that each thread sums by itself. That of EM routing is what a thread holds of the few lanes
-that it has at once, and gradients that each sums by itself.
+The workspace of dynamic routing has a tile of children for each thread, the parents of every
+iteration, and a sum of parents for each thread. That of EM routing has what each thread holds of
+the few lanes that it computes at once, and a sum of gradients for each thread.
 """
 
 import math
@@ -31,7 +31,7 @@ def _mixed(given: dynamic.Given) -> int:
 
 
 def _mixed_backward(asked: Asked[dynamic.Given]) -> int:
-    """Not that of the loop: votes are met once for the gradients of all iterations."""
+    """Count less than the loop does: votes are met once for the gradients of all iterations."""
     size, needs, (sums, kept) = sizes_of(asked.given.votes), asked.needs, asked.saved
     iterations, detach = len(sums), asked.given.how.detach
     deep = detach == "none" or (detach == "votes" and any(needs[4:]))
@@ -57,7 +57,7 @@ def _of_em(given: Any, backward: bool) -> int:
     samples, windows, slots, n_out, d_out = votes.counts()
     pose, lanes = votes.pose, samples * windows
     threads = max(1, min(torch.get_num_threads(), math.ceil(lanes / PLACES)))
-    # Of the mean, which has the most: children and couplings too.
+    # The kernel of the mean holds the most: its children and couplings, too.
     seen = pose.shape[-1] + n_out if isinstance(given, em.Weighed) and not backward else 0
     held = threads * PLACES * (slots * (2 + seen) + 3 * n_out * d_out)
     if backward:
