@@ -86,8 +86,8 @@ def efficient_backbone(
 
 
 def efficient_norb_backbone(channels: int) -> nn.Sequential:
-    """Make it for stereo pairs: a first kernel of 7 with stride 2, leaky ReLU and instance
-    normalisation [mazzia2021].
+    """Make the backbone of Efficient-CapsNet for stereo pairs: a first kernel of 7 with stride 2,
+    leaky ReLU and instance normalisation [mazzia2021].
 
     Arguments:
         channels: of the image; a stereo pair has two.
@@ -229,11 +229,14 @@ def _check_stages(channels: int, stages: Sequence[object]) -> None:
 
 
 class ImagenetMaps(nn.Sequential):
-    """A ResNet for ImageNet up to its last maps, a thirty-second of the height and width: a 7×7
-    convolution and a maximum over 3×3, both by two, then as `residual_backbone`, at four sizes of
-    the map so many `blocks`. A bottleneck gives four times the width of its 3×3 convolution."""
+    """A ResNet for ImageNet up to its last maps, a thirty-second of the image's height and width.
 
-    # By which numbers images are normalised, as timm calls it.
+    A 7×7 convolution and a maximum over 3×3 halve the map each. Four stages follow, as those of
+    `residual_backbone`; `blocks` says how many blocks each has. With `bottleneck`, a block gives
+    four times the width of its 3×3 convolution.
+    """
+
+    # The mean and the deviation by which images are normalised, under the name that timm gives it.
     pretrained_cfg: Mapping[str, Any]
 
     def __init__(
@@ -298,6 +301,7 @@ def normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Modu
 
 # A side that is enough for any backbone of small kernels; nothing is computed on it.
 LARGE = 512
+# What `maps_after` knows: modules that keep every map, that normalise it, that slide over it.
 KEPT = (nn.Identity, nn.ReLU, nn.LeakyReLU)
 NORMALISED = (nn.BatchNorm2d, nn.InstanceNorm2d, InstanceNorm)
 SLID = (nn.Conv2d, LargeConv2d, SmallConv2d, WholeMapConv2d, nn.MaxPool2d, nn.AvgPool2d)
@@ -377,6 +381,7 @@ def maps_after(module: nn.Module, maps: Maps) -> Maps | None:
             found = found and maps_after(part, found)
         return found
     if kind in NORMALISED:
+        # Instance normalisation refuses a map of one value.
         alone = height * width == 1 and kind is not nn.BatchNorm2d
         return maps if module.num_features == channels and not alone else None
     if kind not in SLID:

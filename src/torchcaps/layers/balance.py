@@ -7,12 +7,12 @@ scale at which its own routing gives parents of mean length `target`. Weights st
 drawn; a layer multiplies them by one number.
 
 Which target: on MNIST ten layers with exp squash and dynamic routing learn the faster the shorter
-their poses start. After one epoch of three 0.2 has 76 to 83 % right, 0.3 has 67 to 79 %, 0.55 has
-17 to 24 %, while N(0, 0.1²) stays at chance and N(0, 1), whose poses shorten from 0.64 to 0.12,
-does as well as 0.25; 0.3 keeps clear of 0.2. With hinton squash short poses drift apart with depth,
-since they scale as a square: 0.4. Ten uniform layers then learn, while ten of dynamic routing
-stayed at chance from 0.3 to 0.6, one seed each (benchmarks/records/balanced_init.json; three seeds
-with exp).
+their poses start. After the first of three epochs, target 0.2 has 76 to 83 % right, 0.3 has 67 to
+79 %, 0.55 has 17 to 24 %, while N(0, 0.1²) stays at chance and N(0, 1), whose poses shorten from
+0.64 to 0.12, does as well as 0.25; 0.3 keeps clear of 0.2, the least target. With hinton squash
+short poses drift apart with depth, since they scale as a square: 0.4. Ten uniform layers then
+learn, while ten of dynamic routing stayed at chance from 0.3 to 0.6, one seed each
+(benchmarks/records/balanced_init.json; three seeds with exp).
 """
 
 import math
@@ -41,7 +41,7 @@ def balance(
 
     `target` is 0.3 for layers with exp squash and 0.4 with hinton, unless told otherwise. Lengths
     differ between batches of children, so take many: 64 sets of them, or 32 images. What
-    `weight_std` was does not matter, if it was not 0. On "meta" there is nothing to scale.
+    `weight_std` was does not matter, if it was not 0. Layers on device "meta" stay as they are.
 
     >>> sizes = {"n_in": 16, "d_in": 8, "n_out": 16, "d_out": 8}
     >>> layers = {f"hidden_{depth}": DenseCapsules(**sizes) for depth in range(2, 11)}
@@ -58,7 +58,7 @@ def balance(
                 f"{type(routing).__name__} and no squash to set them by; use dynamic or uniform "
                 f'routing with squash "hinton" or "exp", or init="paper".'
             )
-    # γ's routing averages its distances; the trials of a search should leave no trace in them.
+    # The routing of γ-capsules keeps a mean of distances in a buffer; trials must leave no trace.
     before = [(buffer, buffer.clone()) for each in layers.values() for buffer in each.buffers()]
     with torch.no_grad():
         for name, layer in layers.items():

@@ -88,7 +88,7 @@ class ConvCapsules(CapsuleLayer):
 
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
-    """Say how far down and across, whether one number is given or two."""
+    """Give (down, across), whether one number came or two."""
     pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(pair) != 2:
         raise TorchcapsError(
