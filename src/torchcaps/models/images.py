@@ -1,5 +1,5 @@
-"""What every network asks of the images it is given, how it standardises them, and how it is
-asked."""
+"""What every network asks of the images it is given, and how it standardises them; where its
+weights are, and how to put it in evaluation mode for a while."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class Standardise(nn.Module):
 def prepared(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> Tensor:
     """Give images that were checked, and standardised where the network does that."""
     check_images(image, expected, network)
-    # Of a module, for to find out that it has no such attribute takes longer than to add.
+    # Not `getattr`: to find that a module has no such attribute takes longer than an addition.
     standardise = network._modules.get("standardise")
     return image if standardise is None else standardise(image)
 

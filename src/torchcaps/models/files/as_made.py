@@ -2,8 +2,8 @@
 
 A file holds these and the tensors: who opens it makes the network anew. So a network is made once
 more before it is written, and what differs is kept, where a file has a place for it, or refused.
-Kept is what was set of norms and dropouts, since weights of other code come with other numbers than
-a name and options have: an ε of Keras, a share that is silenced.
+Kept are the settings of norms and dropouts, since weights of other code come with settings that no
+option has: an ε of Keras, a share that is silenced.
 """
 
 import math
@@ -26,14 +26,14 @@ from torchcaps.models.limits import without_memory
 from torchcaps.models.preset import MODELS
 from torchcaps.models.registry import make_model
 
-# The entry of a configuration with what a file keeps; no option can be called so.
+# The entry of a configuration with what a file keeps; no option has a name with spaces.
 BY_HAND = "set by hand"
-# What is set on a part of a network without another result: `use_backend`, `train`.
+# Attributes that may change while the result stays: `use_backend` and `train` set them.
 CHOICES = {"backend", "is_direct", "training"}
 KEEPING = (_NormBase, nn.GroupNorm, nn.LayerNorm, _DropoutNd)
 # What is kept of these, and the most that it may be.
 MOST = {"eps": math.inf, "momentum": 1, "p": 1}
-# What takes away what torch.nn.utils put into a layer, by the end of the names of its tensors.
+# The call that undoes a change of torch.nn.utils, by how the tensors that it added end.
 UNDONE_BY = {
     "weight_mask": "torch.nn.utils.prune.remove(layer, 'weight')",
     "weight_u": "torch.nn.utils.remove_spectral_norm(layer)",
@@ -54,12 +54,12 @@ def made_again(network: nn.Module) -> nn.Module | None:
     if name not in MODELS:
         return None
     if isinstance(config.get("routing"), dict):
-        if not hasattr(network, "given_routing"):  # unpickled, of before
+        if not hasattr(network, "given_routing"):  # pickled by an earlier version
             return None
         (config["routing"],) = network.given_routing  # type: ignore[misc]
     try:
         with torch.random.fork_rng(devices=[]), without_memory(), catch_warnings():
-            # As of weights that are copied to where no memory is.
+            # Torch warns that weights are copied to device meta, where they have no memory.
             simplefilter("ignore")
             return make_model(name, **config)
     except Exception:
@@ -92,7 +92,7 @@ def _check_tensors(network: nn.Module, made: nn.Module) -> None:
     resized = [
         f"{name} is {now[name]} and was {shape}"
         for name, shape in before.items()
-        # Of one that is as large as the first images are nobody knew the size.
+        # A lazy tensor takes its size from the first images, so it had none when it was made.
         if name in now and shape is not None and now[name] != shape
     ]
     found = [*gone, *resized, *(f"{name} is new" for name in new)]
@@ -131,7 +131,7 @@ def kept_by_hand(network: nn.Module, made: nn.Module) -> dict[str, Any]:
 
 
 def set_again(network: nn.Module, settings: object, path: Path) -> None:
-    """Set what the file at a path kept."""
+    """Set again what was set by hand before the file at a path was written."""
     said = settings if isinstance(settings, dict) else {"": settings}
     for name, value in said.items():
         if not _is_settable(network, name, value):
@@ -140,7 +140,7 @@ def set_again(network: nn.Module, settings: object, path: Path) -> None:
                 f"keeps eps, momentum and p of norms and dropouts alone; was it written by a later "
                 f"torchcaps? load it with that."
             )
-        # Files of before hold what nothing reads too.
+        # Files of earlier versions hold settings that nothing reads, too.
         if _is_read(network, name):
             part, _, option = name.rpartition(".")
             setattr(network.get_submodule(part), option, value)
@@ -151,7 +151,8 @@ def _is_kept(network: nn.Module, name: str, value: Any) -> bool:
 
 
 def _is_read(network: nn.Module, name: str) -> bool:
-    """Inverted routing takes the weights of its LayerNorm, and has a guard of its own."""
+    """Say whether anybody reads a setting: inverted routing takes only the weights of its
+    LayerNorm, and has an ε of its own."""
     owner = name.rpartition(".")[0].rpartition(".")[0]
     return not isinstance(network.get_submodule(owner), InvertedRouting)
 
@@ -188,9 +189,9 @@ def shapes(network: nn.Module) -> dict[str, list[int] | None]:
 
 
 def _parts(network: nn.Module, made: nn.Module) -> dict[str, Any]:
-    """Give the class of every routing and, in a network of ours, of every activation, pooling and
-    the like, which has no tensors: of those in a sequence and of those that were made, since a loss
-    that somebody hangs on a network computes nothing in it."""
+    """Give the class of every routing and, in a network of ours, of every part without tensors,
+    such as an activation or a pooling. A new part counts only in a sequence: elsewhere, as a loss
+    that somebody hung on the network, it computes nothing in it."""
     known, found = dict(made.named_modules()), {}
     for path, part in network.named_modules():
         is_bare = not any((part._parameters, part._buffers, part._modules))
@@ -202,8 +203,9 @@ def _parts(network: nn.Module, made: nn.Module) -> dict[str, Any]:
 
 
 def _settings(network: nn.Module) -> Iterator[tuple[str, Any]]:
-    """List of parts of ours all numbers and words, of others what a file keeps: what else they
-    count or anneal is their own, and so is what a routing object was told, which is given again."""
+    """List all numbers and words of our own parts; of others only what a file keeps, since they may
+    count or anneal the rest. Those of a routing object are left out: whoever loads gives it
+    again."""
     config: Any = network.config
     is_told = isinstance(config.get("routing"), dict)
     for path, part in network.named_modules():

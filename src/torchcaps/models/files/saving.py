@@ -39,7 +39,7 @@ OF_A_RUN = "model.safetensors"
 
 HEADER = "torchcaps"
 # The digest of the tensors and of the configuration: safetensors itself has no checksum. It stands
-# among the configuration, since two keys of metadata have no order of their own.
+# among the configuration: two keys of metadata have no fixed order, so files would differ.
 DIGEST = "sha256"
 # The entry of the configuration where single numbers are kept as half ones; no option is so called.
 HALF = "kept in half"
@@ -51,9 +51,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write a network; a crash leaves the old file or the new one.
 
     Arguments:
-        model: one of `create_model`, which knows its own name and options, and of whose norms and
-            dropouts eps, momentum and p are kept as somebody set them; or any other module: of that
-            the import path of its class is written, and `load` wants the class again.
+        model: one of `create_model`, which knows its own name and options; eps, momentum and p of
+            its norms and dropouts are kept as they are set. Or any other module: the file has the
+            import path of its class, and `load` wants the class again.
         path: the file to write, ending in .safetensors.
 
     >>> save(create_model("capsnet"), "capsnet.safetensors")
@@ -77,8 +77,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def content_of(model: nn.Module, *, half: bool = False) -> bytes:
-    """Give what `save` writes; in half of the bytes where numbers of half precision are enough,
-    which are single again in a network that was opened."""
+    """Give what `save` writes. With `half`, numbers are written in half precision, which `load`
+    makes single again."""
     module = as_given(model)
     # What torch.compile returns holds the network by another name, under which no file opens.
     module = getattr(module, "_orig_mod", module)
@@ -133,8 +133,8 @@ def push(
     card: str | None = None,
     private: bool = False,
 ) -> str:
-    """Put a network on a hub, as model.safetensors and README.md of a repository; what `load` takes
-    to have this very network again. Needs the extra hub, and to be logged in there.
+    """Put a network on a hub, as model.safetensors and README.md of a repository, and give what
+    `load` takes to have this very network again. Needs the extra hub, and to be logged in there.
 
     Arguments:
         model: a network, or a run folder or a saved network, of which recipe and result are told.
@@ -180,7 +180,7 @@ def load(
     Arguments:
         path: the file, or the folder of a finished run; "zoo:NAME" is one that comes with the
             package, as `list_models(pretrained=True)` lists them, and "hf-hub:OWNER/NAME@REVISION"
-            one on a hub (extra hub), of which a commit as revision is always the same network.
+            one on a hub (extra hub); if REVISION is a commit, it is always the same network.
         model: for a network of one's own, its class, or a module of it that takes the weights.
         routing: for a network that was made with a routing object, another one like it.
         n_classes: another number of classes. Weights that fit are kept; what was made new is named
@@ -230,9 +230,9 @@ def load_network(
 
 
 def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any]) -> nn.Module:
-    """Make the network of a file, without memory or random numbers for what the file has. What one
-    of one's own holds beside these would be lost, so that is made as always; and it may hold a
-    weight in two places, which both stay that weight."""
+    """Make the network of a file. One of ours is made without memory or random numbers, and takes
+    the tensors of the file as they are. One of somebody's own is made as always, and its tensors
+    are copied into it: it may hold more than these, or one weight in two places."""
     is_own = MODELS[name].is_own
     with torch.random.fork_rng(devices=[]) if is_own else without_memory():
         network = make_model(name, **config)
@@ -351,7 +351,7 @@ def _check_size(path: Path) -> None:
         with safetensors.safe_open(path, framework="pt"):
             return
     except safetensors.SafetensorError:
-        # Of a file of a run its digest says more.
+        # If the file is of a run, its digest says more exactly what is wrong.
         check_digest(path)
         raise
 
