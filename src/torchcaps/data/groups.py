@@ -49,7 +49,7 @@ def groups_of_files(root: Path, files: Sequence[str], by: str) -> dict[str, str]
 
 def _matched(files: Sequence[str], pattern: re.Pattern[str]) -> dict[str, str]:
     matches = {file: pattern.search(file) for file in files}
-    # What is bracketed may be left out of a match, or be nothing.
+    # A bracket may be optional, and then is None, or match nothing, and then is empty.
     found = {file: match[min(1, pattern.groups)] for file, match in matches.items() if match}
     if without := [file for file in files if not found.get(file)]:
         raise TorchcapsError(
@@ -84,7 +84,7 @@ def _in_table(root: Path, files: Sequence[str], named: str, column: str) -> dict
 
 
 def _column(path: Path, column: str) -> dict[str, str]:
-    """Read what a table says in this column of each file."""
+    """Read the group of each file: what the table has in this column of its row."""
     if not path.is_file():
         raise TorchcapsError(
             f"there is no table {path}; FILE.csv:COLUMN is looked for in the folder of the data."

@@ -1,4 +1,4 @@
-"""What makers share: images made of those of a base when they are wanted, and never stored."""
+"""What makers share: images that are made of other images when they are asked for, never stored."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace

@@ -37,7 +37,7 @@ _BOXES = {
     "tee": [((0.0, -0.42), (0.72, 0.26)), ((0.0, 0.12), (0.26, 0.8))],
 }
 
-# What an empty slot is away from every pixel.
+# How far an empty slot is from every pixel.
 _FAR = 1e4
 
 
@@ -109,7 +109,7 @@ def part_distance(part: Tensor, pose: Tensor, size: int) -> Tensor:
         where = (part == index).nonzero(as_tuple=True)
         centre_x, centre_y, rotation, radius = pose[where].unbind(-1)
         cos, sin = (value.to(torch.float32) / radius for value in cos_sin(rotation))
-        # [m, 1, size] and [m, size, 1]: the turn is linear, so whole planes are made by one sum.
+        # [m, 1, size] and [m, size, 1]: a turn is linear, so their sums below are whole planes.
         dx = (grid - centre_x[:, None])[:, None, :]
         dy = (grid - centre_y[:, None])[:, :, None]
         cos, sin = cos[:, None, None], sin[:, None, None]
