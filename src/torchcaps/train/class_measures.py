@@ -1,6 +1,6 @@
 """Measures that naming the commonest class cannot raise, for every class counts the same in them.
 
-Each is of one class against the rest, and for all classes, macro, the mean over the classes. A
+Each measures one class against the rest; that of all classes is the mean over them, "macro". A
 class without an image has no sensitivity, F1, AUROC or average precision, and then there is no mean
 either: one over fewer classes is another measure.
 """
@@ -49,7 +49,7 @@ MEASURES: Mapping[str, Kind] = MappingProxyType(
 )
 # What is told of each class.
 OF_CLASS = ("sensitivity", "specificity", "auroc", "average_precision")
-# So many absent classes are named.
+# A sentence names at most so many absent classes.
 MOST_NAMED = 3
 
 
@@ -108,6 +108,7 @@ class ClassMeasures:
     def lines(self) -> list[str]:
         """Write those of all classes for people, in four lines, or in one where there are none."""
         names = [kind.words for kind in MEASURES.values()]
+        # One reason that all of them lack is said once.
         (why, *others) = {each.why if each.value is None else None for each in self.macro.values()}
         if why is not None and not others:
             return [f"{', '.join(names[:-1])} and {names[-1]}  –: {why}"]
@@ -129,9 +130,9 @@ def class_measures(
     """Measure what a network says of images, with intervals.
 
     Accuracy, sensitivity and specificity have Wilson intervals, and balanced accuracy the one that
-    follows from those of its classes [zou2008]; the other intervals, and all of them where images
-    belong to groups, are of images that are drawn anew: see `drawn_anew`. Where labels are [n, m],
-    of images that show several objects, accuracy alone is measured.
+    follows from those of its classes [zou2008]. The other intervals are of a bootstrap of images;
+    where images belong to groups, all are of a bootstrap of groups: see `drawn_anew`. Where labels
+    are [n, m], of images that show several objects, accuracy alone is measured.
     """
     right = is_correct(out, labels, judged_by=judged_by).cpu()
     if groups is None:
@@ -219,7 +220,7 @@ def ranks_of(out: Output) -> Tensor:
 
 def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Give every measure of every class, [k]; NaN where it is undefined."""
-    # Here, for it takes a second where nobody has trained.
+    # Imported here: it takes a second, which a process that measures nothing should not wait.
     from torchmetrics.functional.classification import (
         binary_auroc,
         binary_average_precision,
@@ -239,7 +240,7 @@ def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor
     def ranked(measure: Callable[..., Tensor]) -> Tensor:
         values = torch.full((k,), torch.nan, dtype=torch.float64)
         for j in (there & others).nonzero()[:, 0].tolist():
-            # It takes what lies in [0, 1] for probabilities.
+            # In [0, 1], since torchmetrics takes other scores for logits.
             score = ranks[:, j].float() / n
             value = measure(score, (labels == j).long(), validate_args=False)
             values[j] = value.clamp(0, 1)

@@ -11,10 +11,10 @@ from torchcaps.types import Output
 
 
 class EpochClasses(Watcher):
-    """Logs validation_ with the name of each measure of all classes, of the held-out images; none
-    where it is undefined.
+    """Logs each measure of all classes on the held-out images, as validation_NAME; none where it is
+    undefined.
 
-    Validation is never cut off, so nothing of it is saved.
+    A run never stops within validation, so no state holds what is seen here.
     """
 
     def __init__(self, ranks: Ranks):

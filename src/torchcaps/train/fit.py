@@ -150,7 +150,7 @@ def apart(ranks: Ranks) -> Iterator[None]:
 
 @dataclass
 class Going:
-    """A run that is trained: a step whenever the next is asked for, and at the end its result."""
+    """A run in training: `watch` prepares it, `steps` trains it, and `end` writes the result."""
 
     run: Run
     source: Source
@@ -217,7 +217,7 @@ class Going:
             with _explained(self.state, loop, self.run.folder):
                 yield from loop.train(self.state)
         self.seconds = time.perf_counter() - started
-        # A network that is good enough was asked for, and not one of an epoch before it.
+        # The recipe asked for the network that reached the accuracy, not for the best before it.
         if self.stop is not None and self.stop.seen.get("reached"):
             self.best = None
         if self.best is not None:
@@ -235,7 +235,7 @@ class Going:
         test = source.test if prepared.elsewhere is None else prepared.elsewhere
         model.to(ranks.device)
         result = {
-            # As large as the batches that fitted into memory.
+            # No larger than the batches of training, which fitted into memory.
             **judge(model, test, ranks, most=recipe.batch_size).numbers(),
             "judged_by": test.judged_by,
             "protocol": recipe.protocol,
@@ -346,8 +346,8 @@ def _claim_folder(run: Run, recipe: Recipe, prepared: Prepared, held: ExitStack)
 
 
 def _brightness(images: Images) -> dict[str, float]:
-    """Say how bright images are on average, and how much that varies, of some from all over the
-    set: a picture far from it is nothing the network knows."""
+    """Measure the mean brightness of images, and its spread, on some from all over the set. A later
+    picture far outside it is unlike all that the network has seen."""
     count = min(len(images), 1000)
     some = torch.linspace(0, len(images) - 1, count).round().long()
     each = torch.cat(
