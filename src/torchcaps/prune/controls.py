@@ -19,7 +19,7 @@ class RandomMasks(Pruner):
 
     Arguments:
         model: the network.
-        to: the share of all weights.
+        to: the share of all weights that is zero afterwards.
         generator: draws a number for every weight; on the CPU, so that any device draws the same.
         scope: whether layers are pruned together, or each to the same share.
     """
@@ -48,7 +48,7 @@ class MaskAtTheEnd(Pruner):
 
     Arguments:
         model: the network.
-        to: the share of all weights.
+        to: the share of all weights that is zero afterwards.
         scope: whether layers are pruned together, each to the same share, or by LAMP scores.
     """
 

@@ -29,7 +29,7 @@ from torchcaps.prune.masks import lowest
 from torchcaps.prune.pruner import Pruner
 
 DECAY = 0.99
-# To how many of all weights the threshold is found.
+# The threshold is known when it is found to one in so many of all weights.
 STEPS = 1000
 
 
@@ -70,7 +70,7 @@ class Lobster(Pruner):
         factor = self.shrink * DECAY ** (epoch + 1)
         for weight in self.masks.weights.values():
             if weight.grad is not None:
-                # An update whose gradients overflow, as in float16 now and then, is left out.
+                # Where gradients overflow, as in float16 now and then, no weight shrinks.
                 insensitive = (1 - weight.grad.abs()).clamp_(min=0).nan_to_num_(0)
                 weight.sub_(weight * insensitive, alpha=factor)
 
@@ -82,6 +82,7 @@ class Lobster(Pruner):
 
         def is_allowed(count: int) -> bool:
             chosen = lowest(scored, count)
+            # A layer without a weight would cut the network in two.
             if any(bool(mask.all()) for mask in chosen.values()):
                 return False
             self._prune_from(before, chosen)

@@ -23,7 +23,7 @@ class Snip(Pruner):
 
     Arguments:
         model: the network.
-        to: the share of all weights.
+        to: the share of all weights that is zero afterwards.
         scope: whether layers are pruned together, or each to the same share.
     """
 
