@@ -300,8 +300,8 @@ class _Images:
         return lambda some: total
 
     def with_those_of(self, lender: Tensor) -> Way:
-        """Replace couplings by those of the image that lends them, which are made anew, so that
-        none is kept."""
+        """Replace couplings by those of the image that lends them. They are computed once more
+        when they are needed, so that none has to be kept in memory."""
 
         def lent(some: Tensor) -> dict[str, Tensor]:
             trace = self.network(self.pixels[lender[some]], keep="last").trace

@@ -62,7 +62,7 @@ def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
     check_count("bins", bins)
     flat = coupling.flatten().double()
     scaled = flat * bins
-    # 0.7 in float32 lies a little below it: what is a border but for its rounding is the border.
+    # In float32 0.7 is a little less than 0.7, so what lies at a border but for rounding is on it.
     eps = torch.finfo(coupling.dtype).eps if coupling.is_floating_point() else 0.0
     border = scaled.round()
     is_border = (scaled - border).abs() <= eps * scaled.abs()

@@ -4,16 +4,16 @@ For capsules i of one layer, images k with labels y, and parts p of which each i
 lacks them, shows them as strays, or shows them as parts of its whole:
 
 1. On one half of the images every capsule gets the part with the greatest mutual information
-   between "the part is there" and the length of the capsule in eighths of the images.
+   between "the part is there" and the length of the capsule, in eight bins of as many images each.
 2. On the other half a case is a capsule that is active in an image that shows its part. Its edge
    e_ic is the class to which most of its couplings lead: c along all layers above, rows summing to
    one, and through windows along all that see the capsule; a tie is shared evenly.
 3. An edge is there where it leads to y, and should be where the part is the whole's own:
        F = 2 Σ_own e_iy / (Σ e_iy + cases own),      M = I(y; e_i) / H(y)
    F over all cases; M over those where the part is the whole's own, a mean over capsules.
-4. Both lie between chance and one: fidelity = (F − F₀) / (1 − F₀). Chance is a tree whose edges are
-   exchanged between the cases of a capsule: F₀ as it is expected, M₀ the mean of eight exchanges.
-   In the k-th, a case has the edge of the case k places before it in the sample's random order.
+4. Both are scaled so that chance is 0: fidelity = (F − F₀) / (1 − F₀). Chance is a tree whose
+   edges are exchanged between the cases of a capsule: F₀ is expected of it, M₀ is the mean of eight
+   exchanges; in the k-th, a case has the edge of the case k before it in the sample's random order.
 
 True trees have 1 in both, exchanged ones 0, and so has a tree that never changes. A tree that sends
 every capsule to the right class, strays too, has 1 in M and much in F: `undiscerning` is how much;
@@ -47,7 +47,7 @@ from torchcaps.analysis.trace import (
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.types import LayerTrace, Trace
 
-# How an image shows a part.
+# What `parts` says where an image shows a part as one of its whole.
 OWN = 2
 BINS, GROUPS, EXCHANGES = 8, 20, 8
 # Least lengths of an active capsule at which scores are reported again.
@@ -243,7 +243,7 @@ def mutual_information(joint: Tensor) -> Tensor:
     entr = torch.special.entr
     apart = entr(joint.sum(-1)).sum(-1) + entr(joint.sum(-2)).sum(-1)
     together: Tensor = entr(joint).sum((-2, -1))
-    # A difference of roundings is none.
+    # A difference that rounding alone makes is none.
     information: Tensor = (apart - together).clamp(min=0)
     return torch.where(information > 1e-12, information, 0)
 
@@ -320,7 +320,7 @@ def _tree(cases: _Cases) -> float | None:
         label = torch.nn.functional.one_hot(some.label, some.edge.shape[1]).double()
         n = len(label)
         information += n * float(mutual_information(label.T @ some.edge / n))
-        # Not drawn anew: the jackknife would take twenty times the difference of two draws.
+        # Exchanges are fixed: the jackknife would count the difference of two draws twenty times.
         for places in range(1, EXCHANGES + 1):
             other = some.edge.roll(places, 0)
             chance += n * float(mutual_information(label.T @ other / n)) / EXCHANGES
