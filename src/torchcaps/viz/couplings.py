@@ -49,7 +49,7 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
         below, above = rows[y], rows[y + 1]
         mean = routed.mean[below.shown][:, above.shown]
         std = routed.std[below.shown][:, above.shown]
-        # As in dyr, of the parents that are alive; with fewer than two nothing is perfect.
+        # The spread of perfect routing to the parents that are alive, as in dyr; it needs two.
         perfect = perfect_std(max(routed.n_parents, 2))
         draw_couplings(axes, y, below, above, mean, warmth=std / perfect)
     full = draw_rows(axes, rows)

@@ -36,7 +36,7 @@ def draw_intervals(
     note: str = "dot: mean, line: 95 % interval, ticks: seeds",
     span: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw a dot a mean, a line its interval, a small mark each single value.
+    """Draw each mean as a dot, its interval as a line, and each single value as a small mark.
 
     Arguments:
         rows: (name, mean, lower end, upper end, values) from the top down; without an interval its
@@ -56,10 +56,10 @@ def draw_intervals(
             axes.plot([low, high], [y, y], color=LENGTH, lw=2)
         axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
         axes.plot(mean, y, "o", color=LENGTH, ms=5)
-        # The dashed line of all rows leaves out the letters.
+        # White behind the name, so that the dashed line does not cross its letters.
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        place_of = axes.get_yaxis_transform()
-        say(axes, 0, y + 0.28, _short(name), transform=place_of, bbox=ground)
+        left_edge = axes.get_yaxis_transform()
+        say(axes, 0, y + 0.28, _short(name), transform=left_edge, bbox=ground)
     if span is not None:
         axes.set_xlim(*span)
     if line is not None:

@@ -12,9 +12,9 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import WIDTH, cut_to, new_figure, say, show, styled
 
-# Two colours on black, the second much lighter, so that grey tells them apart too.
+# Two colours on black, the second much lighter, so that they differ in print without colour too.
 OF_TWO = torch.tensor([to_rgb("#3d8fd1"), to_rgb("#ffc36b")])
-# Inches.
+# The height of a caption, in inches.
 CAPTION = 0.16
 
 
