@@ -78,7 +78,8 @@ def _small(svg: str) -> str:
     svg = re.sub(r"<g id='[^']*'(/?)>", r"<g\1>", re.sub(r"\s+", " ", svg))
     # What is left of a line where only its marks are drawn.
     svg = re.sub(r"<path d='M [\d.]+ [\d.]+ ' [^>]*/>", "", svg)
-    svg, joined = re.sub(r"<g> ?(<path [^>]*/>|<use [^>]*/>) ?</g>", r"\1", svg), 1
+    svg = re.sub(r"<g> ?(<path [^>]*/>|<use [^>]*/>) ?</g>", r"\1", svg)
+    joined = 1
     while joined:
         svg, joined = ALIKE.subn(r"\1\3\2", svg)
     return svg.replace("</svg>", DARK)
@@ -108,7 +109,7 @@ class Dissection:
     # Of some of the images: as they turn, and with other couplings.
     turned: Invariance | None = None
     use: CausalUse | None = None
-    # What stands in place of its accuracy, where it is no network that could be wrong.
+    # What is said in place of its accuracy where it is no network: a true tree cannot be wrong.
     told: str | None = None
     # What hiding a patch of the images that are shown does.
     hidden: Sentence | None = None
@@ -217,9 +218,10 @@ def _rows(
 
 
 def _without_long(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out lists of more numbers than fit."""
-    long = {name for name, value in found.items() if type(value) is list and "{" not in str(value)}
-    long = {name for name in long if len(str(found[name])) > MOST_LETTERS}
+    """Leave out lists of more numbers than fit; lists of objects stay, their own lists are looked
+    at one by one."""
+    lists = {name for name, value in found.items() if type(value) is list and "{" not in str(value)}
+    long = {name for name in lists if len(str(found[name])) > MOST_LETTERS}
     return found | dict.fromkeys(long, "left out; torchcaps dissect --json has it")
 
 

@@ -1,4 +1,4 @@
-"""Where pages come from: templates that miss nothing silently."""
+"""Templates of pages: one that is not given a value fails, and leaves no hole."""
 
 from importlib import resources
 

@@ -17,15 +17,14 @@ from torchcaps.analysis import (
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.25, 0.9
-# Of an even share times the parents, which is one where couplings are shares of a child.
+# An even share times the number of parents is one, but for this, where couplings share a child out.
 ROUNDING = 1e-6
-# What float32 leaves of exactly one even share.
+# In float32, a share that is at most so many even shares is even.
 EVEN = 1.00001
 # A favourite parent that gets this many even shares is still no favourite.
 NO_FAVOURITE = 1.1
 # A favourite parent that gets this much of a child is its only parent.
 ONE_PARENT = 0.9
-
 
 # The least correlation of lengths that hold, and the share of its bound from which entropy means
 # that nearly every image has a tree of its own.
@@ -160,7 +159,7 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
 
 
 def _attended(most: LayerDynamics) -> str:
-    """Say what capsules choose whose parents attend to them."""
+    """Say whether a child chooses, where couplings are shares of a parent's attention."""
     if most.strongest < EVEN * most.even:
         return "No capsule chooses a parent: every parent takes as much of it as the others."
     if most.strongest < NO_FAVOURITE * most.even:
