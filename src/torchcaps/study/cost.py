@@ -1,11 +1,10 @@
 """What training costs before it is run: FLOPs, and hours on two cores.
 
-FLOPs are those of `tasks.estimate`, a training step times all steps; looking at a trained network
-is not counted, nor is what fast convolutions of large kernels do in place of products. Counting
-takes a second a network, unless `COUNTED` knows it. Hours are FLOPs at RATE:
-`python benchmarks/throughput.py` on a CPU of two cores trained ten networks at 30 to 89 GFLOP a
-second, half of them at 60 or more. Networks of few products, the sign networks above all, take
-longer than so.
+FLOPs are those of `tasks.estimate`: one training step, times all steps. What is measured after
+training is not counted, and fast convolutions count as plain ones. Counting takes a second a
+network, unless `COUNTED` knows it. Hours are FLOPs at RATE: `python benchmarks/throughput.py` on a
+CPU of two cores trained ten networks at 30 to 89 GFLOP a second, half of them at 60 or more.
+Networks of few products, the sign networks above all, take longer than this says.
 """
 
 import math
@@ -55,14 +54,14 @@ class Step(NamedTuple):
 
 
 def hours_of(recipe: Recipe) -> float:
-    """Estimate the hours of one training run; not a number for images whose count is not known."""
+    """Estimate the hours of one training run; NaN for a data set whose size is not known."""
     if recipe.data not in SETS:
         return math.nan
     return hours_on_two_cores(*steps_and_flops(recipe))
 
 
 def step_of(recipe: Recipe) -> Step:
-    """Say what the training step of a recipe is counted by."""
+    """Give the training step of a recipe: all that its FLOPs depend on."""
     data = data_set(recipe.data)
     channels, *sides = data.image
     height, width = recipe.crop or recipe.image_size or sides

@@ -39,17 +39,18 @@ from torchcaps.train.grouped import as_listed
 from torchcaps.train.images import Source
 from torchcaps.types import Output
 
-# In the place of a network: the plain one beside a capsule network.
+# Said in place of a network's name: the plain twin of a capsule network.
 MATCHED = "matched"
 Others = Sequence[str | Recipe]
 # What of a recipe has no place here, with the value that it must keep.
 IDLE = {"fold": None, "test_data": None, "stop_on": "validation"}
-# What is tested, and how; a smaller p is called more than chance.
+# What is tested, and how.
 TESTS = {
     "balanced_accuracy": ("balanced accuracy", "over the folds"),
     "auroc": ("AUROC", "DeLong"),
     "accuracy": ("accuracy", "McNemar"),
 }
+# A smaller p is called more than chance.
 SURE = 0.05
 # What it writes into its folder.
 WRITTEN = "crossval.json"
@@ -63,7 +64,7 @@ class Plan:
     images: Listed
     fold_of: NDArray[np.intp]  # [n], counted from 0
     shape: tuple[int, int, int]
-    # The label, recipe and size of each, without a decoder.
+    # Of each its label, its recipe, and how many parameters it has without a decoder.
     networks: tuple[tuple[str, Recipe, int], ...]
 
     @property
@@ -245,7 +246,7 @@ def crossval(
     plan, out = plan_of(recipe, root, own, folds, against), path_of("out", out)
     pairs = [None] * folds if own is None else folds_of(own, folds)
     found: list[list[Evaluation]] = [[] for _ in plan.networks]
-    # Fold by fold: what is stopped has whole comparisons.
+    # Fold by fold, so that after a stop all networks have been trained on the same folds.
     for fold, (at, (label, one, _)) in itertools.product(range(folds), enumerate(plan.networks)):
         if own is None:
             one = one.model_copy(update={"fold": (fold + 1, folds)})
@@ -293,7 +294,8 @@ def plan_of(
     n_classes, files = len(images.class_names), images.files
     fold_of = fold_numbers(name, images.groups, images.labels, images.class_names, folds)
     if images.groups is None and files:
-        sides = [[files[at] for at in np.flatnonzero(side)] for side in (fold_of, fold_of == 0)]
+        is_tested = fold_of == 0
+        sides = [[files[at] for at in np.flatnonzero(side)] for side in (~is_tested, is_tested)]
         if hint := suggested(sides[0], sides[1], n_classes):
             logging.getLogger("torchcaps").warning("%s", hint.text())
     shape, recipes, preset = source.test.image_shape, [recipe], MODELS[recipe.model]

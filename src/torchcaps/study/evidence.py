@@ -21,8 +21,8 @@ LOCK = ".records.lock"
 def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]) -> list[Path]:
     """Write the record of each system that is complete, and return the paths of all of them.
 
-    A record that says as much already stays; one that says less is superseded. One that has more
-    seeds or other statistics is not: it counts beside the new one.
+    Where a record says as much already, none is written. The new one supersedes a record that says
+    less, but not one that has more seeds or other statistics: that counts beside it.
     """
     ended = {"done", "failed"}
     complete = [x for x in study.systems if {ledger.state(cell) for cell in x.cells()} <= ended]
@@ -30,7 +30,7 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
         return []
     folder = Path(evidence)
     folder.mkdir(parents=True, exist_ok=True)
-    # Two that end at once, of whichever folders of runs, would both find no record of a system.
+    # Two processes that end at once would both find no record of a system, and both write one.
     with FileLock(folder / LOCK):
         there = read_records(evidence, study=study.name, drafts=True)
         written, refused = [], []
@@ -58,7 +58,7 @@ def _write(
         if _says_as_much(old, record):
             return evidence / study.name / f"{name}.json"
     if replaced := [name for name, old in alike.items() if _can_stand_for(record, old)]:
-        # It names one: that which is shown where there is another.
+        # It can name one alone: the one that is shown of several.
         name = max(replaced, key=lambda each: _weight(alike[each]))
         record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
