@@ -69,7 +69,7 @@ from torchcaps.viz.layered import MOST_SHOWN, leads_on
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Images that are turned and given other couplings, and images that are drawn.
+# How many images are turned and given other couplings, and how many are drawn.
 LOOKED, SHOWN = 200, 3
 # Rows and columns of the patches that are hidden.
 PATCHES = 6
@@ -154,14 +154,14 @@ def dissect(
     inside = ("dynamics", "activity") if out.trace else ()
     trees = ("keys", "couplings") if is_tree else ()
     names = tuple(dict.fromkeys((*measurements, *inside, *trees)))
-    said = evaluate(model, Some(images, index), measurements=names)
+    judged = evaluate(model, Some(images, index), measurements=names)
     hidden, maps = _hidden(model, out, batch.pixels)
-    measured: Any = said.measured
-    shown = classes_shown(said.labels, images.class_names)
+    measured: Any = judged.measured
+    shown = classes_shown(judged.labels, images.class_names)
     found = Dissection(
         label=label,
         facts={**_about(model, images, shown, len(index)), **(facts or {})},
-        right=int(said.right.sum()),
+        right=int(judged.right.sum()),
         images=len(index),
         classes=shown,
         dynamics=measured.get("dynamics"),
@@ -171,10 +171,10 @@ def dissect(
         keys=measured["keys"] if is_tree else None,
         zeros=_zeros(model),
         hidden=hidden,
-        commonest=said.commonest,
-        constant=said.constant,
-        measures=said.measures.numbers(),
-        measure_lines=said.measures.lines(),
+        commonest=judged.commonest,
+        constant=judged.constant,
+        measures=judged.measures.numbers(),
+        measure_lines=judged.measures.lines(),
     )
     if out.trace:
         few = index if len(index) <= LOOKED else sample_of(images, LOOKED)
@@ -215,8 +215,8 @@ def _use(model: nn.Module, images: Images, index: Tensor) -> CausalUse | None:
 
 @torch.no_grad()
 def _hidden(model: nn.Module, out: Output, pixels: Tensor) -> tuple[Sentence, dict[str, Tensor]]:
-    """Hide one place of each image after another, and draw what the score of the answer loses; and
-    where couplings say that it comes from, if they lie on a grid."""
+    """Hide one patch of each image after another. Give a sentence on how many change the answer, a
+    map of what the answer's score loses, and one of where couplings say that it comes from."""
     answers = out.scores.argmax(-1).cpu()
     size = pixels.shape[-2:]
     rows, columns = (torch.linspace(0, side, PATCHES + 1).round().int().tolist() for side in size)
@@ -357,7 +357,8 @@ def dissect_files(
         paths: run folders or saved networks.
         data: a data set by name; None: that of each run.
         root: where the data lies, if the run does not remember it.
-        images: how many to look at, drawn with each class's share, of made sets about so.
+        images: how many to look at, drawn with each class's share; roughly so of sets whose images
+            are made when asked for.
         example: the number of the image whose tree is drawn.
         model: the class of a network of one's own, or a module of it.
         measurements: names out of `--measure`, taken in the same pass.
@@ -368,7 +369,7 @@ def dissect_files(
     for path in [path_of("paths", each) for each in paths]:
         network = open_trained(path, model=model)
         if network.run is not None and not isinstance(model, nn.Module):
-            # What was not trained was not pruned, and no zero of it is counted.
+            # Weights that were not trained were not pruned: their zeros must not be counted.
             freeze(network.model, network.run.recipe.freeze)
         test = network.images("test", data=data, root=root)
         label = label_of(path, [each.label for each in found])

@@ -12,8 +12,8 @@ from torchcaps.train.recipe import Recipe
 
 # Most networks here learn nothing in fewer updates.
 FEW = 100
-# A network has begun to learn where it is right in so large a share of what one answer for all
-# images leaves wrong.
+# One answer for all images leaves some wrong. A network has begun to learn where its accuracy lies
+# above that answer's by so large a share of these.
 BEGUN = 0.1
 
 

@@ -1,5 +1,5 @@
-"""What a network is given: the range of pixels, the balance of classes, images that are apart, and
-whether images that belong together are."""
+"""What a network is given: the range of pixels, the balance of classes, whether held-out images are
+apart from training images, and whether images that belong together stay together."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -16,6 +16,7 @@ from torchcaps.train.answers import present_classes
 from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 
+# How many images are looked at for their pixels, and for their labels.
 PIXELS_OF, LABELS_OF = 1_000, 10_000
 # The most frequent class may have so many times the images of the rarest.
 UNEVEN = 5
@@ -72,11 +73,11 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
     most, least = int(counts.argmax()), int(counts.argmin())
     high, low = int(counts[most]), int(counts[least])
     numbers = {"images": len(labels), "counts": counts.tolist()}
-    there, of = int((counts > 0).sum()), f"of {len(labels):,} images looked at"
+    there, looked_at = int((counts > 0).sum()), f"of {len(labels):,} images looked at"
     if there == 1:
         text = (
-            f"all {of} are {class_names[most]!r}: there is nothing to tell apart; are the labels "
-            f"read right?"
+            f"all {looked_at} are {class_names[most]!r}: there is nothing to tell apart; are the "
+            f"labels read right?"
         )
         return Diagnosis("classes", "broken", text, numbers)
     if there < len(class_names):
@@ -85,13 +86,15 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
         ]
         shown = ", ".join(map(repr, missing[:3])) + (", …" if len(missing) > 3 else "")
         text = (
-            f"{len(missing)} of {len(class_names)} classes have no image {of} ({shown}); they "
-            f"cannot be learnt."
+            f"{len(missing)} of {len(class_names)} classes have no image {looked_at} ({shown}); "
+            f"they cannot be learnt."
         )
         return Diagnosis("classes", "look", text, numbers)
     if low == high:
-        return Diagnosis("classes", "fine", f"{low:,} images of every class {of}.", numbers)
-    facts = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]}) images a class {of}"
+        text = f"{low:,} images of every class {looked_at}."
+        return Diagnosis("classes", "fine", text, numbers)
+    span = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]})"
+    facts = f"{span} images a class {looked_at}"
     if high > UNEVEN * low:
         text = (
             f"{facts}: uneven, so read accuracy class by class (torchcaps eval), for always saying "
@@ -162,12 +165,12 @@ def examine_groups(recipe: Recipe, root: Path | None) -> list[Diagnosis]:
     if recipe.data != "folder" or root is None:
         return []
     try:
-        parted, hint = told_of_folder(root, recipe.groups, recipe.fold)
+        kept_apart, hint = told_of_folder(root, recipe.groups, recipe.fold)
     except TorchcapsError:
-        # Test images that cannot be read are told already.
+        # `_test` has said already that the test images cannot be read.
         return []
-    if parted is not None:
-        return [Diagnosis("groups", "fine", f"{parted}.")]
+    if kept_apart is not None:
+        return [Diagnosis("groups", "fine", f"{kept_apart}.")]
     if hint is not None:
         return [Diagnosis("groups", "look", f"{hint.text()}.", asdict(hint))]
     return []
