@@ -1,9 +1,9 @@
 """Who may ask the explorer, and how much at once.
 
 Only who has the link may ask: it holds a token that is drawn at every start. A page of somebody
-else is refused by the Origin that its browser sends, a name that was bent to this machine by the
-Host. Bodies are cut off at a number of bytes and seconds, and of many questions that wait at once
-the last are refused.
+else is refused by the Origin that its browser sends; a foreign name that was made to lead to this
+machine (DNS rebinding) is refused by the Host. A body that is too long or too slow is refused, and
+so are questions that come while many wait.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ with needing("fastapi", room="explore", extra="explore"):
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
+# Questions that wait at once, and pages whose newest question is remembered.
 MOST_WAITING, MOST_PAGES = 64, 256
 # Of a body: bytes of a question, and seconds until it is here.
 MOST_WORDS, SECONDS = 1 << 16, 20.0
@@ -50,8 +51,8 @@ class Refused(Exception):
 
 
 class Guard:
-    """In front of an application, which hears only requests that may be answered, and sees their
-    paths without the token. `names` are what a Host may be; with "*" among them any address."""
+    """Stands before an application and hands on only requests that may be answered, their paths
+    without the token. `names` are what a Host may be; with "*" among them any address."""
 
     def __init__(self, app: ASGIApp, *, token: str, names: set[str], port: int):
         self.app, self.token, self.names, self.port = app, token, names, port
@@ -105,14 +106,14 @@ class Guard:
         name, colon, port = host.rpartition(":")
         if not colon or port.endswith("]"):
             name, port = host, "80"
-        # Somebody's name may lead to this machine; an address cannot be bent.
+        # A foreign name may have been made to lead to this machine; an address cannot be.
         is_known = name.casefold() in self.names
         is_address = "*" in self.names and ADDRESS.fullmatch(name) is not None
         return port == str(self.port) and (is_known or is_address)
 
 
 async def _body(receive: Receive, most: int) -> Receive:
-    """Read a body to its end, as far as it may go; what gives it to the application."""
+    """Read a body of at most so many bytes, and return what hands it to the application."""
     body, more = b"", True
     try:
         async with asyncio.timeout(SECONDS):

@@ -67,6 +67,7 @@ def application(looker: Looker, turns: Turns) -> FastAPI:
     async def look(state: State, page: Page = "", number: Number = 0) -> dict[str, Any]:
         return await turns.take(lambda: looker.look(state), page=page, number=number)
 
+    # Of the images of a collection, where look is of the one that is shown.
     @app.post("/api/over")
     async def over(state: State, page: Page = "", number: Number = 0) -> dict[str, Any]:
         return await turns.take(lambda: looker.over(state), page=page, number=number)
@@ -140,6 +141,7 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
+    """Give a socket that listens there, before the link is printed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

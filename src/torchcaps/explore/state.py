@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 # A layer and a capsule in it.
 Capsule = tuple[Annotated[str, Field(max_length=200)], Annotated[int, Field(ge=0, le=10**7)]]
+# The most iterations of routing, and the most levels that couplings are rounded to.
 MOST_ITERATIONS, MOST_LEVELS = 10, 101
 
 
@@ -19,7 +20,8 @@ class _Part(BaseModel):
 
 
 class Shown(_Part):
-    """Which image is shown, and how it lies: sizes and ways are shares of the image."""
+    """Which image is shown, and how it lies: it is turned in degrees, moved by (x, y) in shares of
+    its sides, scaled and sheared by factors."""
 
     collection: int | None = Field(default=None, ge=0, le=100)
     number: int = Field(default=0, ge=0, le=10**7)
