@@ -1,13 +1,13 @@
 """Whether a number of a smaller run can be held against the printed one.
 
-A run of fewer images or epochs can where it is the paper's network, and as accurate as the paper's
-by the rule for every number: at most 1.25 times the errors, those at which the paper stops where it
-trains until an accuracy is reached. Then it is the same thing, trained more quickly. A narrower
-network, or one that is right less often, is another thing, and its numbers neither confirm nor
-refute those of a paper; so is one that is pruned less, or more. How far pruning itself comes is not
-held against the paper while it still goes on. Entropy and keys depend on the number of
-levels, so a paper that does not name it prints a number of another thing. Two such networks can
-still be compared with each other, so this is not asked of statements.
+A run of fewer images or epochs can, if its network is the paper's and as accurate, by the rule for
+every number: at most 1.25 times the printed errors, or, where the paper trains until an accuracy is
+reached, 1.25 times the errors that are left there. Then it is the same thing, trained more quickly.
+A network that is narrower, right less often, or pruned less or more is another thing, and its
+numbers neither confirm nor refute those of a paper. While pruning still goes on, how far it came is
+not held against the paper. Entropy and keys depend on the number of levels of couplings; where a
+paper does not name it, it prints numbers of another thing. Two such networks can still be compared
+with each other, so this is not asked of statements.
 """
 
 import statistics
@@ -51,7 +51,7 @@ def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
     less often right than printed of it; None where they decide it."""
     smaller = [record for record in records if record.reduced is not None]
     narrower = next((why for each in smaller if (why := _narrower(plan, each))), None)
-    # Of those that are right less often the one that is so least often.
+    # Of the networks that are right less often than the paper's, name the worst.
     shares = (share for each in smaller if (share := _less_right(plan.claim, each)))
     least_right = min(shares, default=None)
     reasons = [why for why in (narrower, least_right and least_right[1]) if why]
@@ -59,7 +59,7 @@ def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
 
 
 def width_of(record: Record) -> int | None:
-    """How wide its network is; None of one as wide as by itself, or that has no widths."""
+    """Read how wide its network is; None for one of its usual width, or that has no widths."""
     usual = MODELS[record.recipe["model"]].options.get("width")
     width: int | None = record.recipe.get("options", {}).get("width", usual)
     return None if width == usual else width
@@ -78,7 +78,8 @@ def _narrower(plan: Plan, record: Record) -> str | None:
 
 
 def _less_right(claim: Claim, record: Record) -> tuple[float, str] | None:
-    """How often a network is right that is so less often than the paper's, and in words."""
+    """Say how often a network is right, as a number and in words; None where that is as often as
+    the paper's."""
     values, stop_at = accuracies_of(record), record.recipe.get("stop_at")
     printed = _printed_of(claim.paper).get(trained_in(record) or "", [])
     least = max([*printed, *([100 * stop_at] if stop_at else [])], default=None)

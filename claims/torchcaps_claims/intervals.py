@@ -11,10 +11,10 @@ from scipy import special
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.intervals import Interval, mean_interval, t_quantile
 
-# Of seeds, with replacement; the same ones every time.
+# Bootstrap draws of seeds, the same ones every time.
 DRAWS = 10_000
 ROUNDING = 1e-12
-# By the first word of a statistic; every other one is zero or more.
+# Statistics in percent, and those that may be negative, by how they begin; others are 0 or more.
 PERCENT = ("accuracy", "sparsity")
 SIGNED = ("agreement", "cancellation", "corr", "pearson")
 
@@ -41,9 +41,9 @@ def difference_interval(
     error = math.fsum(errors)
     if error == 0:
         return Interval(mean, mean, mean, n)
-    # Of their shares: the squares of small errors themselves would be zero.
+    # From shares of the error: the squares of small errors themselves would underflow to zero.
     parts = ((e / error) ** 2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
-    # A whole number of them that rounding has made a little less is whole.
+    # Where rounding left a whole number a little too small, it is not rounded down by one.
     freedom = math.floor(1 / math.fsum(parts) * (1 + 1e-9))
     half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, n)

@@ -10,7 +10,7 @@ from torchcaps.train import Recipe
 from torchcaps_claims.claim import Claim
 from torchcaps_claims.judges.values import Values
 
-# One value an epoch, a seed.
+# By seed, one value for each epoch.
 Curves = Mapping[int, tuple[float, ...]]
 Found = TypeVar("Found")
 # Fields of a recipe that make another system; at these values where a judge does not name them.
@@ -26,8 +26,8 @@ class Evidence:
         self.claim = claim
         # The fullest comes last, and counts.
         self.records = sorted(records, key=lambda r: (r.reduced is None, r.measured, r.made))
-        # What was read, and whose seeds that diverged were asked for. Records of the same runs may
-        # have one recipe, so each is known as the object that it is.
+        # Records whose values a judge read, and those of which it asked for seeds that diverged.
+        # By identity, since records of the same runs may have one recipe.
         self._read: dict[int, Record] = {}
         self._counted: set[int] = set()
 
