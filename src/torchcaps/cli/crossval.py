@@ -51,6 +51,7 @@ def crossval(
     from torchcaps.study import write_paper
     from torchcaps.study.cross_validation import MATCHED, crossval, plan_of
 
+    # A recipe file names its own network and data; --backbone stands for `capsules_on_backbone`.
     if given["recipe"] is None:
         chosen = None if given["backbone"] else "efficient_capsnet"
         given |= {"model": given["model"] or chosen, "data": given["data"] or "folder"}

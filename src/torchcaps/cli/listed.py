@@ -12,7 +12,7 @@ COMMANDS: list[tuple[int, Callable[[typer.Typer], object]]] = []
 
 
 def command(place: int, name: str | None = None, **how: Any) -> Callable[[Does], Does]:
-    """Enter a command; without a name it is called as its function."""
+    """Enter a command, at a place in --help; without a name it is called as its function."""
 
     def enter(does: Does) -> Does:
         COMMANDS.append((place, lambda app: app.command(name, **how)(does)))
