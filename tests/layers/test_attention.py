@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from torchcaps.layers import AttentionCapsules, DenseCapsules
+from torchcaps.layers import AttentionCapsules
 from torchcaps.types import Capsules
 
 N, D = 5, 6
@@ -73,15 +73,6 @@ def test_couplings_sum_to_one_over_children_and_not_over_parents(heads):
     torch.testing.assert_close(over_children, torch.ones_like(over_children))
     assert (over_parents - 1).abs().max() > 1e-3
     assert layer.normalised_over == "children"
-
-
-@pytest.mark.parametrize(("n", "d"), [(5, 6), (10, 6), (5, 12)])
-def test_space_column_of_table_3(n, d):
-    """O(d²) against O(n² d²): [mitterreiter2023] Table 3, as numbers of weights."""
-    attention = AttentionCapsules(n=n, d=d)
-    routing = DenseCapsules(n_in=n, d_in=d, n_out=n, d_out=d)
-    count = [sum(p.numel() for p in layer.parameters()) for layer in (attention, routing)]
-    assert count == [4 * d * d, n * n * d * d]
 
 
 def test_activation_is_the_length_and_that_of_children_does_not_count():

@@ -149,13 +149,3 @@ def test_without_competition_every_window_has_the_whole_child():
     for coupling in couplings:
         total = per_child(layer, coupling)
         torch.testing.assert_close(total, seen.expand_as(total), rtol=0, atol=1e-12)
-
-
-def test_a_step_is_a_part_of_the_whole():
-    layer = made("inverted", kernel=2, pose="matrix")
-    u = children(2)
-    first = layer.step(u, None)
-    second = layer.step(u, first.parents)
-    for step, kept in zip((first, second), layer(u, keep="steps").steps, strict=True):
-        torch.testing.assert_close(step.parents.pose, kept.parents.pose, rtol=0, atol=1e-12)
-        torch.testing.assert_close(step.coupling, kept.coupling, rtol=0, atol=1e-12)

@@ -1,5 +1,7 @@
 """The decoders: they see one class alone, the given one or the longest; or all, unmasked."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -133,22 +135,21 @@ def test_deconv_sees_the_drawn_class_alone():
     assert torch.equal(drawn, maps.relu()[..., :4, :5])
 
 
-def test_deconv_on_paper():
-    # 64 × 64 × 3 of 32 numbers; FC 32 → 8·8·16 and batch norm
-    start = 32 * 1024 + 1024 + 2 * 16
-    # 3 × 3 from 16 to 64, 32, 16, 8 and 3 channels
-    deconvolutions = sum(9 * a * b + b for a, b in ((16, 64), (64, 32), (32, 16), (16, 8), (8, 3)))
-    decoder = DeconvDecoder(d_in=32, image=(3, 64, 64))
-    counted = sum(p.numel() for p in decoder.parameters())
-    assert counted == start + deconvolutions == 67_571
-
-
-def test_deconv_of_a_small_image_on_paper():
-    # 28 × 28 × 1: FC 32 → 7·7·16, and no layer of 8 channels
-    start = 32 * 784 + 784 + 2 * 16
-    deconvolutions = sum(9 * a * b + b for a, b in ((16, 64), (64, 32), (32, 16), (16, 1)))
-    decoder = DeconvDecoder(d_in=32, image=(1, 28, 28))
-    assert sum(p.numel() for p in decoder.parameters()) == start + deconvolutions
+@pytest.mark.parametrize(
+    ("image", "features", "channels"),
+    [
+        # FC 32 → 8·8·16 and batch norm, then 3 × 3 from 16 to 64, 32, 16, 8 and 3 channels.
+        ((3, 64, 64), 1024, (16, 64, 32, 16, 8, 3)),
+        # FC 32 → 7·7·16, and no layer of 8 channels.
+        ((1, 28, 28), 784, (16, 64, 32, 16, 1)),
+    ],
+)
+def test_deconv_on_paper(image, features, channels):
+    start = 32 * features + features + 2 * 16
+    expected = start + sum(9 * a * b + b for a, b in pairwise(channels))
+    counted = sum(p.numel() for p in DeconvDecoder(d_in=32, image=image).parameters())
+    assert counted == expected
+    assert image[0] == 1 or counted == 67_571
 
 
 @pytest.mark.parametrize(

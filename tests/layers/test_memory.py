@@ -60,32 +60,25 @@ class Library:
 
 
 @pytest.mark.parametrize(
-    ("system", "names", "expected"),
+    ("system", "names", "said", "expected"),
     [
-        ("linux", ("gnu_get_libc_version",), True),
-        ("linux", (), False),
-        ("linux", ("gnu_get_libc_version", "mallctl"), False),
-        ("darwin", ("gnu_get_libc_version",), False),
+        ("linux", ("gnu_get_libc_version",), "", True),
+        ("linux", ("gnu_get_libc_version",), "1", True),
+        ("linux", ("gnu_get_libc_version",), "0", False),
+        ("linux", (), "", False),
+        ("linux", ("gnu_get_libc_version", "mallctl"), "", False),
+        ("darwin", ("gnu_get_libc_version",), "", False),
     ],
 )
-def test_only_the_gnu_allocator_is_told(monkeypatch, system, names, expected):
+def test_only_the_gnu_allocator_is_told(monkeypatch, system, names, said, expected):
+    """Unless the environment turns it off."""
     library = Library(*names)
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
     monkeypatch.setattr(memory.sys, "platform", system)
     monkeypatch.delenv("TORCHCAPS_KEEP_MEMORY", raising=False)
+    if said:
+        monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", said)
     assert can_keep_memory() is expected
     assert library.chosen == {}
     assert keep_memory() is expected
     assert library.chosen == ({-4: 0, -1: 2**31 - 1, -2: 64 << 20} if expected else {})
-
-
-def test_the_environment_turns_it_off(monkeypatch):
-    library = Library("gnu_get_libc_version")
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
-    monkeypatch.setattr(memory.sys, "platform", "linux")
-    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "0")
-    assert not can_keep_memory()
-    assert not keep_memory()
-    assert library.chosen == {}
-    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "1")
-    assert keep_memory()

@@ -18,15 +18,6 @@ def types_of(pose, grid=GRID):
     return pose.reshape(*grid, -1).movedim(2, 0).flatten(1)
 
 
-def test_a_child_splits_itself_among_all_positions_and_types():
-    steps = conv3d_routing(random_votes(2, 5, 12, 3), parent_grid=GRID, keep="steps").steps
-    assert len(steps) == 3
-    for step in steps:
-        total = step.coupling.sum(-1)
-        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-14)
-    assert steps[-1].coupling.std() > 1e-3
-
-
 @pytest.mark.parametrize("squash_over", SQUASHES)
 def test_logits_are_all_agreements(squash_over):
     votes = random_votes(5, 12, 3)

@@ -240,13 +240,6 @@ def test_forms_without_votes_keep_every_bit_and_replace_the_rest(name, backend):
     torch.testing.assert_close(found.parents, expected.parents, rtol=1e-5, atol=1e-5)
 
 
-def test_even_couplings_are_the_uniform_twin():
-    votes, _ = votes_and_lengths()
-    twin = ops.uniform_routing(votes).parents.pose
-    even = ops.dynamic_routing(votes, couple=lambda c: torch.full_like(c, 1 / J)).parents.pose
-    torch.testing.assert_close(even, twin, rtol=0, atol=1e-15)
-
-
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_function_that_writes_into_the_couplings_is_told(grad):
     """Fused forms kept the old parents beside the new couplings."""

@@ -72,15 +72,6 @@ def test_parameters_exist_exactly_when_asked(call):
             assert torch.equal(found[name], torch.full_like(found[name], start))
 
 
-@pytest.mark.parametrize("make", [DynamicRouting, UniformRouting])
-def test_without_a_bias_minus_x_gives_minus_y(make):
-    votes = torch.randn(VOTES)
-    blind, seeing = bound(make()), bound(make(bias=True))
-    assert torch.equal(blind(-votes, None).parents.pose, -blind(votes, None).parents.pose)
-    gap = seeing(-votes, None).parents.activation - seeing(votes, None).parents.activation
-    assert gap.abs().max() > 0.01
-
-
 @pytest.mark.parametrize(
     "make",
     [
