@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-
-from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting
+from torchcaps.layers import ConvCapsules, DenseCapsules
 from torchcaps.ops import dynamic_routing, em_routing, inverted_routing
 from torchcaps.types import Capsules
 
@@ -113,39 +112,3 @@ def test_a_kernel_as_large_as_the_grid_is_a_dense_layer(routing, pose):
     for one, other in zip(a.steps, b.steps, strict=True):
         torch.testing.assert_close(one.coupling[:, 0], other.coupling, rtol=0, atol=1e-10)
         torch.testing.assert_close(one.parents.pose, other.parents.pose, rtol=0, atol=1e-10)
-
-
-def responsibilities(compete):
-    layer = made(EMRouting(compete=compete, lambda_=0.1), kernel=(3, 2), stride=(2, 1))
-    steps = layer(children(2), keep="steps").steps
-    return layer, [step.coupling for step in steps]
-
-
-def per_child(layer, coupling):
-    """What every child gives to all parents of all windows, [b, n]; by loops."""
-    total = torch.zeros(len(coupling), N_IN, dtype=coupling.dtype)
-    names = layer.window.child_id().tolist()
-    for window, slots in enumerate(names):
-        for slot, child in enumerate(slots):
-            total[:, child] += coupling[:, window, slot].sum(-1)
-    return total
-
-
-def test_windows_compete_for_a_child():
-    layer, couplings = responsibilities("all")
-    assert layer.routing.normalised_over == "parents_and_positions"
-    assert len(couplings) == 3
-    for coupling in couplings:
-        # Windows of three rows with stride two see all five, windows of two columns all four.
-        total = per_child(layer, coupling)
-        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-12)
-
-
-def test_without_competition_every_window_has_the_whole_child():
-    layer, couplings = responsibilities("window")
-    assert layer.routing.normalised_over == "parents"
-    seen = torch.bincount(layer.window.child_id().flatten(), minlength=N_IN).double()
-    assert seen.max() == 4
-    for coupling in couplings:
-        total = per_child(layer, coupling)
-        torch.testing.assert_close(total, seen.expand_as(total), rtol=0, atol=1e-12)

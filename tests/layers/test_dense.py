@@ -2,27 +2,15 @@
 
 import pytest
 import torch
-
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     ConvCapsules,
     DenseCapsules,
     EMRouting,
-    Routing,
 )
-from torchcaps.ops import uniform_routing
 from torchcaps.types import Capsules
 
 SIZES = {"n_in": 5, "d_in": 3, "n_out": 4, "d_out": 2}
-
-
-def made(routing, **options):
-    """A layer in float64 whose parameters are all random, as after training."""
-    layer = DenseCapsules(**SIZES, routing=routing, **options).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter))
-    return layer
 
 
 def children(*lead):
@@ -36,24 +24,6 @@ def test_weights_are_normal_times_their_deviation():
     assert torch.equal(DenseCapsules(**SIZES, weight_std=0.25).weight, expected)
     torch.manual_seed(3)
     assert torch.equal(DenseCapsules(**SIZES).weight, expected / 0.25 * 0.1)
-
-
-def test_the_routing_sees_the_activations_of_the_children():
-    seen = []
-
-    class Watching(Routing):
-        def create_parameters(self, *, n_in, n_out, d_out):
-            self.sizes = (n_in, n_out, d_out)
-
-        def forward(self, votes, activation, *, keep="none"):
-            seen.append(activation)
-            return uniform_routing(votes, keep=keep)
-
-    layer = DenseCapsules(**SIZES, routing=Watching())
-    assert layer.routing.sizes == (SIZES["n_in"], SIZES["n_out"], SIZES["d_out"])
-    activation = torch.rand(2, SIZES["n_in"])
-    layer(Capsules(torch.rand(2, SIZES["n_in"], SIZES["d_in"]), activation))
-    assert seen[0] is activation
 
 
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
