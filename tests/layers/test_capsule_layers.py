@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from layers.routing.bound import random_parameters
 from tables import beside
 from torchcaps import layers
 from torchcaps.layers import ConvCapsules
@@ -37,11 +38,7 @@ def line(request):
 
 def made(line):
     """A layer in float64 whose parameters are all random, as after training."""
-    layer = line.layer().double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter))
-    return layer
+    return random_parameters(line.layer().double(), 1)
 
 
 def children(line, *lead):

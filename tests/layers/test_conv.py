@@ -1,9 +1,11 @@
-"""Convolutional capsules: every window by a loop, EM competition over windows."""
+"""Convolutional capsules: every window by a loop."""
 
 import math
 
 import pytest
 import torch
+
+from layers.routing.bound import random_parameters
 from torchcaps.layers import ConvCapsules, DenseCapsules
 from torchcaps.ops import dynamic_routing, em_routing, inverted_routing
 from torchcaps.types import Capsules
@@ -17,11 +19,7 @@ WINDOWS = {((3, 2), (2, 1)): (2, 3), ((2, 2), (1, 2)): (4, 2), ((1, 1), (1, 1)):
 def made(routing="dynamic", **options):
     """A layer in float64 whose parameters are all random, as after training."""
     sizes = {"child_grid": GRID, "d_in": 4, "types": 3, "d_out": 4} | options
-    layer = ConvCapsules(**sizes, routing=routing).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter) / 2)
-    return layer
+    return random_parameters(ConvCapsules(**sizes, routing=routing).double(), 1 / 2)
 
 
 def children(*lead, d=4):

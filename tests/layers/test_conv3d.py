@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from layers.routing.bound import random_parameters
 from reference.conv3d import conv3d_routing as twin
 from torchcaps.layers import Conv3dCapsules
 from torchcaps.types import Capsules
@@ -17,11 +18,7 @@ N_IN = 12
 
 def made(**options):
     """A layer in float64 whose parameters are all random, as after training."""
-    layer = Conv3dCapsules(**SIZES | options).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter) / 3)
-    return layer
+    return random_parameters(Conv3dCapsules(**SIZES | options).double())
 
 
 def children(*lead, n=N_IN, d=SIZES["d_in"]):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     ConvCapsules,

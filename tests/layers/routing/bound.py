@@ -1,4 +1,4 @@
-"""Routings that have their sizes, and how their results are compared with those of an op."""
+"""Routings that have their sizes, random parameters, and how results are those of an op."""
 
 import torch
 
@@ -11,12 +11,12 @@ def bound(routing):
     return routing
 
 
-def random_parameters(routing):
+def random_parameters(module, std=1 / 3):
     """As after training."""
     with torch.no_grad():
-        for parameter in routing.parameters():
-            parameter.copy_(torch.randn_like(parameter) / 3)
-    return routing
+        for parameter in module.parameters():
+            parameter.normal_(std=std)
+    return module
 
 
 def assert_equal(routed, op):
