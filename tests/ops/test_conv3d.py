@@ -18,16 +18,6 @@ def types_of(pose, grid=GRID):
     return pose.reshape(*grid, -1).movedim(2, 0).flatten(1)
 
 
-@pytest.mark.parametrize("squash_over", SQUASHES)
-def test_logits_are_all_agreements(squash_over):
-    votes = random_votes(5, 12, 3)
-    steps = conv3d_routing(
-        votes, parent_grid=GRID, iterations=4, squash_over=squash_over, keep="steps"
-    ).steps
-    agreed = sum((votes * step.parents.pose).sum(-1) for step in steps[:-1])
-    torch.testing.assert_close(steps[-1].coupling, agreed.softmax(-1), rtol=0, atol=1e-12)
-
-
 def test_a_map_is_shorter_than_one_and_keeps_its_direction():
     votes, bias = 5 * random_votes(5, 12, 3), random_votes(2, 3)
     parents, (step,), _ = conv3d_routing(votes, parent_grid=GRID, bias=bias, keep="last")

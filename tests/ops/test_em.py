@@ -46,10 +46,6 @@ def assert_near(ours, theirs, error=1e-12):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=error)
 
 
-def tensor(values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
 OF_CHILDREN = ("votes", "activation")
 
 
@@ -140,19 +136,6 @@ def test_a_child_without_activation_does_not_count():
     kept = torch.tensor([0, 1, 3, 4, 5])
     others = arguments | {name: arguments[name][kept] for name in OF_CHILDREN}
     assert_near(list(route(arguments).parents), list(route(others).parents), 1e-10)
-
-
-@pytest.mark.parametrize("variant", ["paper", "gritzman"])
-def test_one_child_needs_the_floor(variant):
-    arguments = random_arguments(1, 3, 4)
-    arguments["activation"] = tensor([1.0])  # products with it do not round
-    without = route(arguments, variant=variant, iterations=2, variance_floor=0.0)
-    assert without.parents.pose.isnan().all()
-    # With it, every parent takes the vote as it is, at a price that does not depend on it.
-    routed = route(arguments, variant=variant, iterations=2, keep="last")
-    assert_near(routed.parents.pose, arguments["votes"][0])
-    other = route(arguments | {"votes": random_votes(1, 3, 4)}, variant=variant, iterations=2)
-    assert_near(other.parents.activation, routed.parents.activation)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -137,12 +137,6 @@ def test_a_bias_of_the_norm_breaks_the_symmetry():
     assert (plus + minus).abs().max() > 0.1
 
 
-def test_zero_start_is_no_start():
-    votes = random_votes(2, 5, 3, 4)
-    started = inverted_routing(votes, start=torch.zeros(3, 4)).parents.pose
-    torch.testing.assert_close(started, inverted_routing(votes).parents.pose, rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_step_rounds_what_it_returns_and_nothing_before(dtype):
     votes, parents = random_votes(2, 5, 3, 4).to(dtype), random_votes(2, 3, 4).to(dtype)

@@ -6,29 +6,10 @@ import sys
 import pytest
 import torch
 
-from contracts.forms import Case, leaves_of, results_of, route
+from contracts.forms import Case, leaves_of, route
 from torchcaps.ops.native import build
 
 pytestmark = pytest.mark.usefixtures("kernels")
-
-
-@pytest.fixture
-def threads():
-    """Sets their number, and puts it back."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-def test_more_threads_move_the_last_digits_alone(threads):
-    case = Case("dynamic", batch=(20,), n_in=200, n_out=10, d_in=8, d_out=16)
-    leaves, results = leaves_of(case, torch.float32), []
-    for count in (1, 2):
-        threads(count)
-        results.append(results_of("native", case, leaves, "last"))
-    one, two = results
-    for name, x in one.items():
-        assert (x - two[name]).abs().max() <= 1e-5 * x.abs().max(), name
 
 
 ROUTE = """
