@@ -6,18 +6,11 @@
 import torch
 
 
-def reduced(each, classes, weight, reduction):
-    """The losses of images, one after another; `classes` has the one of each, where weights ask."""
-    counts = [1.0 if weight is None else weight[k] for k in classes]
-    each = [count * loss for count, loss in zip(counts, each, strict=True)]
-    if reduction == "none":
-        return torch.stack(each)
-    return sum(each) / (sum(counts) if reduction == "mean" else 1)
+def mean(each):
+    return sum(each) / len(each)
 
 
-def margin_loss(
-    lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, weight=None, reduction="mean"
-):
+def margin_loss(lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, reduction="mean"):
     each = []
     for row, classes in zip(lengths, present, strict=True):
         total = 0.0
@@ -31,11 +24,10 @@ def margin_loss(
             hinge = gap.clamp(min=0)
             total = total + part * hinge * hinge
         each.append(total / (2 * len(row)) if reduction == "official" else total)
-    first = [next(iter(classes), 0) for classes in present]
-    return reduced(each, first, weight, "mean" if reduction == "official" else reduction)
+    return mean(each)
 
 
-def spread_loss(activations, true, *, margin, weight=None, reduction="mean"):
+def spread_loss(activations, true, *, margin):
     each = []
     for row, there in zip(activations, true, strict=True):
         there = [there] if isinstance(there, int) else there
@@ -46,21 +38,20 @@ def spread_loss(activations, true, *, margin, weight=None, reduction="mean"):
                     hinge = (margin - (row[t] - row[i])).clamp(min=0)
                     total = total + hinge * hinge
         each.append(total)
-    first = [there if isinstance(there, int) else 0 for there in true]
-    return reduced(each, first, weight, reduction)
+    return mean(each)
 
 
-def cross_entropy_loss(scores, true, *, weight=None, reduction="mean"):
+def cross_entropy_loss(scores, true):
     each = []
     for row, t in zip(scores, true, strict=True):
         everything = 0.0
         for score in row.unbind():
             everything = everything + torch.exp(score)
         each.append(-torch.log(torch.exp(row[t]) / everything))
-    return reduced(each, true, weight, reduction)
+    return mean(each)
 
 
-def binary_cross_entropy_loss(scores, present, *, scores_are, weight=None, reduction="mean"):
+def binary_cross_entropy_loss(scores, present, *, scores_are):
     each = []
     for row, classes in zip(scores, present, strict=True):
         total = 0.0
@@ -68,11 +59,10 @@ def binary_cross_entropy_loss(scores, present, *, scores_are, weight=None, reduc
             p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
             total = total - torch.log(p if k in classes else 1 - p)
         each.append(total)
-    first = [next(iter(classes), 0) for classes in present]
-    return reduced(each, first, weight, reduction)
+    return mean(each)
 
 
-def focal_loss(scores, present, *, scores_are, gamma, weight=None, reduction="mean"):
+def focal_loss(scores, present, *, scores_are, gamma):
     each = []
     for row, classes in zip(scores, present, strict=True):
         total = 0.0
@@ -86,8 +76,7 @@ def focal_loss(scores, present, *, scores_are, gamma, weight=None, reduction="me
                 p = p if k in classes else 1 - p
                 total = total - (1 - p) ** gamma * torch.log(p)
         each.append(total)
-    first = [next(iter(classes), 0) for classes in present]
-    return reduced(each, first, weight, reduction)
+    return mean(each)
 
 
 def reconstruction_loss(reconstruction, image):
