@@ -5,12 +5,23 @@ from functools import partial
 import pytest
 import torch
 
-from torchcaps import Capsules, TorchcapsError, VoteMap, ops
-from torchcaps.ops import by_name, fused, materialise, native
-from torchcaps.types import Window
+from contracts.form_laws import assert_law
+from contracts.forms import (
+    FORMS,
+    ODD,
+    PAIRS,
+    Case,
+    dtype_of,
+    leaves_of,
+    may_be_given,
+    numbers_of,
+    route,
+    windows_of,
+)
+from torchcaps import TorchcapsError, ops
+from torchcaps.ops import by_name
 
 B, I, J, D = 3, 6, 4, 5  # noqa: E741
-WINDOW = Window((4, 3, 2), (2, 2), (2, 1))
 
 
 @pytest.fixture(autouse=True)
@@ -167,77 +178,40 @@ def test_gradients_reach_votes_through_the_function(name):
     assert torch.autograd.gradcheck(poses, (votes, gate), fast_mode=True)
 
 
-def vote_map(window):
-    n, slots = (24, 8) if window else (I, I)
-    children = Capsules(torch.randn(B, n, 3), torch.rand(B, n) + 0.1)
-    weight = torch.randn(slots, J, D, 3)
-    return VoteMap(children, weight, bias=torch.randn(J, D), window=window)
+def lessened(c):
+    """Each by another factor, and nobody goes to the last parent."""
+    gate = torch.linspace(1, 0.2, c.shape[-2:].numel()).view(c.shape[-2:])
+    gate[:, -1] = 0
+    return c * gate.to(c)
 
 
-FORMS = {
-    "dynamic": lambda: {"bias": torch.randn(J, D), "detach": "votes"},
-    "distance": lambda: {"bias": torch.randn(J, D)},
-    "uniform": lambda: {"normalise": "mean"},
-    "self_attention": dict,
-    "inverted": lambda: {"norm": (torch.rand(D) + 0.5, torch.randn(D))},
-    "em": lambda: {**beta(), "lambda_": 0.05},
-    "em-official": lambda: {**beta(), "variant": "official"},
-}
+OPTIONS = {"dynamic": [{"detach": "votes"}], "uniform": [{"normalise": "mean"}]}
+OPTIONS |= {"em": [{}, {"variant": "official"}]}
+COUPLED = [
+    pytest.param(way, name, options, window, id=f"{way}-{name}-{len(options)}-{window is None}")
+    for name, way in PAIRS
+    for options in OPTIONS.get(name, [{}])
+    for window in windows_of(name, way, (None, ODD))
+]
 
 
-@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "windows"])
-@pytest.mark.parametrize("name", FORMS)
-def test_forms_without_votes_agree_with_the_plain_one(name, window):
-    routing, options, made = name.split("-")[0], FORMS[name](), vote_map(window)
-    seen = made.children.activation
-    seen = seen if window is None else window.of(seen.unsqueeze(-1)).squeeze(-1)
-    given = (seen,) if routing in ("distance", "em") else ()
-    tensors = [made.children.pose, made.weight, made.bias]
-    gate = torch.rand(8 if window else I, J)
-    gate[:, 2] = 0
-    for tensor in tensors:
-        tensor.requires_grad_()
-
-    def gradients(routed):
-        loss = (routed.parents.pose**3).sum()
-        if routed.parents.activation is not None:
-            loss = loss + routed.parents.activation.square().sum()
-        return torch.autograd.grad(loss, tensors, retain_graph=True)
-
-    def couple(c):
-        return c * gate
-
-    plain_form = getattr(ops, f"{routing}_routing")
-    expected = plain_form(materialise(made), *given, keep="steps", couple=couple, **options)
-    form = fused.ROUTINGS[routing]
-    for keep in ("none", "last", "steps"):
-        found = form(made, keep=keep, couple=couple, **options)
-        torch.testing.assert_close(found.parents, expected.parents, rtol=0, atol=1e-10)
-        assert len(found.steps) == {"none": 0, "last": 1, "steps": len(expected.steps)}[keep]
-        if found.steps:
-            last = found.steps[-1].coupling, expected.steps[-1].coupling
-            torch.testing.assert_close(*last, rtol=0, atol=1e-10)
-        torch.testing.assert_close(gradients(found), gradients(expected), rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("backend", [fused, native], ids=["fused", "native"])
-@pytest.mark.parametrize("name", [name for name in FORMS if name != "uniform"])
-def test_forms_without_votes_keep_every_bit_and_replace_the_rest(name, backend):
-    options, made = FORMS[name](), vote_map(None)
-    made = VoteMap(*torch.utils._pytree.tree_map(lambda x: x.float(), made[:2]))
-    options = torch.utils._pytree.tree_map(
-        lambda x: x.float() if isinstance(x, torch.Tensor) else x, options
+@pytest.mark.parametrize(("way", "name", "options", "window"), COUPLED)
+def test_forms_without_votes_agree_with_the_plain_one(way, name, options, window):
+    options, given = FORMS[name].alone | options, may_be_given(name, way)
+    case = Case(name, window=window, given=given, options=options | {"couple": lessened})
+    leaves = leaves_of(case, dtype_of(way))
+    assert_law(way, case, leaves)
+    parents = route(way, case, leaves).parents
+    for keep, count in (("none", 0), ("last", 1)):
+        found = route(way, case, leaves, keep)
+        assert len(found.steps) == count
+        torch.testing.assert_close(found.parents, parents, rtol=0, atol=1e-6)
+    # What changes nothing changes no bit.
+    same, bare = (
+        numbers_of(route(way, case._replace(options=options | each), leaves, "last"))
+        for each in ({"couple": torch.clone}, {})
     )
-    routing = name.split("-")[0]
-    form = backend.ROUTINGS.get(routing, fused.ROUTINGS[routing])
-    bare = form(made, keep="last", **options)
-    coupled = form(made, keep="last", couple=torch.clone, **options)
-    assert torch.equal(bare.parents.pose, coupled.parents.pose)
-    assert torch.equal(bare.steps[0].coupling, coupled.steps[0].coupling)
-    gate = torch.rand(I, J, dtype=torch.float32)
-    found = form(made, couple=lambda c: c * gate, **options)
-    expected = fused.ROUTINGS[routing](made, couple=lambda c: c * gate, **options)
-    torch.testing.assert_close(found.parents, expected.parents, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(same, bare, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("grad", [True, False])
