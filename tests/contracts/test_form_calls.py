@@ -32,7 +32,7 @@ from contracts.forms import (
 from tables import beside
 from torchcaps import ops
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, routing, use_backend
+from torchcaps.layers import ConvCapsules, DenseCapsules, routing, use_backend
 from torchcaps.ops import native
 from torchcaps.types import Capsules, VoteMap, Window
 
@@ -322,9 +322,12 @@ def test_without_a_library_the_fused_form_routes(algorithm, way, monkeypatch):
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
-def layer_of(algorithm, n_in=40, n_out=3, d_out=4, **options):
+def layer_of(algorithm, n_in=40, n_out=3, d_out=4, window=False, **options):
     torch.manual_seed(0)
     made = routing.ROUTINGS[algorithm](**options)
+    if window:
+        grid = {"child_grid": (4, 5, 2), "pose": "matrix"}
+        return ConvCapsules(**grid, types=3, d_in=4, d_out=4, routing=made)
     return DenseCapsules(n_in=n_in, d_in=4, n_out=n_out, d_out=d_out, routing=made)
 
 
@@ -383,15 +386,20 @@ LEARNS = [
         for s in ("sample", "batch")
     ),
     *(("self_attention", {"prior": prior, "squash": "hinton"}) for prior in ("zero", "learned")),
+    ("dynamic", {"bias": True, "prior": "learned", "squash": "exp"}),
+    ("uniform", {"bias": True}),
+    ("inverted", {"iterations": 3}),
+    ("em", {"unit_poses": True, "lambda_": 1.0}),
 ]
 
 
 @pytest.mark.parametrize("way", ["fused", "native"])
+@pytest.mark.parametrize("window", [False, True], ids=["dense", "windows"])
 @pytest.mark.parametrize(("algorithm", "options"), LEARNS, ids=str)
-def test_a_layer_learns_and_stores_the_same_either_way(algorithm, options, way):
-    found, children = [], children_of(4, 9, dtype_of(way))
+def test_a_layer_learns_and_stores_the_same_either_way(algorithm, options, window, way):
+    found, children = [], children_of(4, 40, dtype_of(way))
     for backend in ("plain", way):
-        layer = layer_of(algorithm, 9, **options).to(dtype_of(way))
+        layer = layer_of(algorithm, window=window, **options).to(dtype_of(way))
         for parameter in layer.routing.parameters():
             torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
         use_backend(layer, backend)

@@ -15,54 +15,11 @@ from torchcaps.layers import (
     DynamicRouting,
     EMRouting,
     InvertedRouting,
-    SelfAttentionRouting,
     UniformRouting,
     use_backend,
 )
 from torchcaps.ops import backend, fused, native
 from torchcaps.types import VoteMap
-
-
-def layers(kind, options):
-    torch.manual_seed(0)
-    dense = DenseCapsules(n_in=40, d_in=4, n_out=3, d_out=4, routing=kind(**options))
-    windows = ConvCapsules(
-        child_grid=(4, 5, 2), d_in=4, types=3, d_out=4, pose="matrix", routing=kind(**options)
-    )
-    return [dense.double(), windows.double()]
-
-
-@pytest.mark.parametrize("keep", ["none", "steps"])
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (DynamicRouting, {"bias": True, "prior": "learned", "squash": "exp"}),
-        (UniformRouting, {"bias": True}),
-        (InvertedRouting, {"iterations": 3}),
-        (EMRouting, {"unit_poses": True, "lambda_": 1.0}),
-        (DistanceRouting, {"scale": "batch", "bias": True}),
-        (SelfAttentionRouting, {}),
-    ],
-    ids=["dynamic", "uniform", "inverted", "em", "distance", "self_attention"],
-)
-def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
-    for layer in layers(kind, options):
-        found = []
-        for way in ("plain", "fused"):
-            use_backend(layer, way)
-            layer.zero_grad()
-            pose = torch.linspace(-1, 1, 320).double().view(2, 40, 4)
-            children = Capsules(
-                pose.requires_grad_(), torch.linspace(0.1, 1, 80).view(2, 40).double()
-            )
-            routed = layer(children, keep=keep)
-            routed.parents.pose.square().sum().backward()
-            gradients = [children.pose.grad, *(p.grad for p in layer.parameters())]
-            recorded = [step.coupling for step in routed.steps]
-            assert all(step.children is children for step in routed.steps)
-            found.append([routed.parents.pose, *recorded, *gradients])
-        for plain, unstored in zip(*found, strict=True):
-            torch.testing.assert_close(unstored, plain, rtol=0, atol=1e-10)
 
 
 def chosen(layer, count):
