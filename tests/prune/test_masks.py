@@ -176,13 +176,6 @@ def test_masks_move_nothing_else():
     assert set(moved) <= {"one.weight", "two.weight"}
 
 
-def test_masks_survive_being_saved():
-    masks, again = Masks(Small()), Masks(Small())
-    masks.add(lowest(magnitudes(masks), 3))
-    again.load_state_dict(masks.state_dict())
-    assert all(torch.equal(again.pruned[name], mask) for name, mask in masks.pruned.items())
-
-
 def test_a_weight_that_two_layers_share_counts_once():
     model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(3)))
     model[1].weight = model[0].weight
