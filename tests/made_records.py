@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from torchcaps.study import Seed, make_record
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.train import make_recipe
-from torchcaps_claims import find_claim
+from torchcaps_claims import Job, find_claim
 from torchcaps_claims.at_rest import STEPS
 from torchcaps_claims.judges import judge_statement
 from torchcaps_claims.judges.gu import FACTORS
@@ -17,6 +17,12 @@ from torchcaps_claims.viewpoint import STRENGTHS
 
 # More layers than any planned network has.
 LAYERS = range(1, 10)
+
+
+def job_of(**changes):
+    """A planned job of one number, asked of CapsNet on MNIST unless told otherwise."""
+    usual = {"model": "capsnet", "protocol": "peer", "metrics": ("accuracy",), "seeds": 5}
+    return Job(**{"train": "mnist", "test": "mnist"} | usual | changes)
 
 
 def word_of(prefix, name, *records):

@@ -4,21 +4,9 @@ import shlex
 
 import pytest
 
+from made_records import job_of as job
 from torchcaps.cli.arguments import options_from
-from torchcaps_claims import Job, Reduced, claims, find_claim, plan_of
-
-
-def job(**changes):
-    fields = {
-        "model": "capsnet",
-        "train": "mnist",
-        "test": "mnist",
-        "protocol": "peer",
-        "metrics": ("accuracy",),
-        "seeds": 5,
-        **changes,
-    }
-    return Job(**fields)
+from torchcaps_claims import Reduced, claims, find_claim, plan_of
 
 
 def test_quantising_is_no_training():

@@ -1,23 +1,14 @@
 """Steps of a plan that prune: which recipe they are, and what a command says of them."""
 
+from functools import partial
+
 import pytest
 
+from made_records import job_of
 from torchcaps_claims import find_claim, plan_of
-from torchcaps_claims.job import Job
 from torchcaps_claims.pruned import WAYS, pruning_fields
 
-
-def job(**changes):
-    fields = {
-        "model": "rem_dr",
-        "train": "mnist",
-        "test": "mnist",
-        "protocol": "rem_pruned",
-        "metrics": ("accuracy",),
-        "seeds": 1,
-        **changes,
-    }
-    return Job(**fields)
+job = partial(job_of, model="rem_dr", protocol="rem_pruned")
 
 
 def test_lobster_finds_its_own_sparsity_unless_one_is_said():

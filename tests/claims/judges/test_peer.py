@@ -110,16 +110,17 @@ def deep(model, n, data, mean, *, bias, **options):
 SETS = ("mnist", "fashion-mnist")
 
 
+def depths(model, means, **options):
+    """On both sets, by the means of each number of layers."""
+    return [deep(model, n, d, mean, **options) for d in SETS for n, mean in means.items()]
+
+
 @pytest.mark.parametrize(
     ("at_five", "expected"), [(10.0, "holds"), (97.0, "fails"), (40.0, "undecided")]
 )
 def test_two_and_three_layers_learn_and_four_and_five_do_not(at_five, expected):
     means = {2: 98.0, 3: 98.0, 4: 10.0, 5: at_five}
-    records = [
-        deep("peer_deep_dynamic", n, data, mean, bias="none")
-        for data in SETS
-        for n, mean in means.items()
-    ]
+    records = depths("peer_deep_dynamic", means, bias="none")
     assert word("peer2022-q-depth-rba-nobias", records) == expected
     assert word("peer2022-q-depth-rba-nobias", records[:2]) is None
 
@@ -140,11 +141,7 @@ def test_a_short_training_does_not_show_that_a_network_never_learns(
     at_two, at_five, expected, because
 ):
     means = {2: at_two, 3: 98.0, 4: 10.0, 5: at_five}
-    records = [
-        deep("peer_deep_dynamic", n, data, mean, bias="none", reduced="three epochs")
-        for data in SETS
-        for n, mean in means.items()
-    ]
+    records = depths("peer_deep_dynamic", means, bias="none", reduced="three epochs")
     found = judge_statement(find_claim("peer2022-q-depth-rba-nobias"), records)
     assert (found.word, found.open_because) == (expected, because)
 
@@ -162,11 +159,7 @@ def test_with_a_bias_too_a_network_may_only_learn_later(reduced, expected):
 )
 def test_depth_of_em_without_a_bias(at_seven, at_nine, expected):
     means = {5: 99.0, 6: 99.0, 7: at_seven, 8: 10.0, 9: at_nine}
-    records = [
-        deep("peer_deep_em", n, data, mean, bias=False)
-        for data in SETS
-        for n, mean in means.items()
-    ]
+    records = depths("peer_deep_em", means, bias=False)
     assert word("peer2022-q-depth-em-nobias", records) == expected
 
 

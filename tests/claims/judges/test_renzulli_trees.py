@@ -28,8 +28,11 @@ def net(data, numbers, *, model="rem_dr", fields=(), **options):
     return record(model, data, values=values, fields=fields, **options)
 
 
+LOBSTER = {"prune": "lobster", "epochs": 10}.items()
+
+
 def pruned(data, numbers, **options):
-    return net(data, numbers, fields={"prune": "lobster", "epochs": 10}.items(), **options)
+    return net(data, numbers, fields=LOBSTER, **options)
 
 
 def votes(zero, entropy, *, last=None):
@@ -122,18 +125,12 @@ def test_new_viewpoints_cost_little_accuracy_and_entropy_falls(accuracy, entropy
 @pytest.mark.parametrize("share", [0.8, 0.2, 0.55])
 def test_that_a_pruned_network_draws_shows_nothing_without_a_control(share):
     values = {"drawn_components": [share + step for step in (-0.1, -0.05, 0, 0.05, 0.1)]}
-    rem = record(
-        "rem_dr", "mnist", values=values, fields={"prune": "lobster", "epochs": 10}.items()
-    )
+    rem = record("rem_dr", "mnist", values=values, fields=LOBSTER)
     found = judge_statement(find_claim("rem-q-still-equivariant"), [rem])
     assert (found.word, found.leaning().word) == ("undecided", "undecided")
     assert found.open_because.startswith("no control was looked at")
-    diverges = record(
-        "rem_dr",
-        "mnist",
-        values={**values, "drawn_known": [1, 1, 1, 1, 0]},
-        fields={"prune": "lobster", "epochs": 10}.items(),
-    )
+    some = {**values, "drawn_known": [1, 1, 1, 1, 0]}
+    diverges = record("rem_dr", "mnist", values=some, fields=LOBSTER)
     assert word("still-equivariant", diverges) == "undecided"
     # The unpruned network is shown beside it and judged by nobody.
     assert word("still-equivariant", record("rem_dr", "mnist", values=values)) is None
@@ -211,14 +208,9 @@ def test_saliency_moves_less_on_norb_than_on_both_others(moved, expected):
     for data, mean in means.items():
         values = [mean + noise for noise in other.get(data, (-0.02, -0.01, 0.0, 0.01, 0.02))]
         records.append(net(data, {"saliency+K11": 0.9}))
-        found = record(
-            "rem_dr",
-            data,
-            values={"saliency+K11": values},
-            fields={"prune": "lobster", "epochs": 10}.items(),
-            **({"types": 64} if data == "cifar10" else {}),
-        )
-        records.append(found)
+        types = {"types": 64} if data == "cifar10" else {}
+        moves = {"saliency+K11": values}
+        records.append(record("rem_dr", data, values=moves, fields=LOBSTER, **types))
     assert word("norb-saliency-less", *records) == expected
     # Both axes are asked for, and both other sets.
     assert word("norb-saliency-less", *records[:-2]) in (None, "fails")
