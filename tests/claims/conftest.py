@@ -6,7 +6,14 @@ import pytest
 
 from claims.record import EVIDENCE, Outcomes, shown
 from torchcaps.study import read_records
+from torchcaps_claims import results
 from torchcaps_claims.claim import PAPERS
+
+
+@pytest.fixture(scope="session")
+def found():
+    """What the records of this repository say of every claim, by its id."""
+    return {each.claim.id: each for each in results(EVIDENCE)}
 
 
 @cache

@@ -6,7 +6,7 @@ import pytest
 
 from tables import rows_beside
 from torchcaps.study import read_records
-from torchcaps_claims import find_claim, result_of, results
+from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.pages import CHANGED, WAS, changed, why_changed
 from torchcaps_claims.plan import STATUSES
 from torchcaps_claims.starts import bear_out
@@ -15,11 +15,6 @@ from torchcaps_claims.verdict import VERDICTS
 ROOT = Path(__file__).parents[2]
 # What a sceptical reader found, and what each is now.
 FOUND_UNJUST = rows_beside(__file__, "cases.toml")["found_unjust"]
-
-
-@pytest.fixture(scope="module")
-def found():
-    return {each.claim.id: each for each in results(ROOT / "evidence")}
 
 
 @pytest.mark.parametrize("name", FOUND_UNJUST)

@@ -12,7 +12,7 @@ from error_text import text_of
 from made_records import record
 from torchcaps.study import Seed, read_records, write_record
 from torchcaps.train.protocols import PROTOCOLS
-from torchcaps_claims import find_claim, result_of, results
+from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.headcount import is_counted, is_decided
 from torchcaps_claims.pages import (
@@ -30,11 +30,6 @@ ROOT = Path(__file__).parents[2]
 EVIDENCE, COURT = ROOT / "evidence", ROOT / "claims" / "pages"
 PAGES = sorted(COURT.rglob("*.md"))
 MADE = ("papers", "questions", "records")
-
-
-@pytest.fixture(scope="module")
-def found():
-    return results(EVIDENCE)
 
 
 def test_what_is_committed_is_what_the_records_give(tmp_path):
@@ -68,7 +63,7 @@ def test_every_claim_of_a_paper_is_on_its_page_once(found, paper):
     parts = (COURT / "records" / f"{paper}.md").read_text().split("\n## ")
     behind = {name: text for name, _, text in (part.partition("\n") for part in parts)}
     lines = (COURT / "papers" / f"{paper}.md").read_text().splitlines()
-    of_paper = [each for each in found if each.claim.paper == paper]
+    of_paper = [each for each in found.values() if each.claim.paper == paper]
     counts = [int(n) for line in lines for n in re.findall(r"^\| [a-z ]+ \| (\d+) \|$", line)]
     assert sum(counts) == len(of_paper)
     n_waiting = len(of_paper)
@@ -90,7 +85,7 @@ def test_every_statement_that_is_decided_has_its_row(found):
     page = (COURT / "papers" / "decided.md").read_text()
     by_training, leaning, by_tests = page.split("\n## ")[1:]
     shown = ("holds", "fails", "leans yes", "leans no")
-    decided = [each for each in found if each.claim.states and each.status in shown]
+    decided = [each for each in found.values() if each.claim.states and each.status in shown]
     for each in decided:
         said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
         row = f"| **{each.status}** | {said} | [{each.claim.paper}]({each.claim.paper}.md) |"
@@ -102,10 +97,11 @@ def test_every_statement_that_is_decided_has_its_row(found):
 def test_the_overview_adds_up(found):
     """Line by line and in all: every claim stands, falls, leans or is open in one column, and what
     repeats another row, or holds by definition, is in none."""
-    *papers, last = [line for line in overview(found).splitlines()[2:] if line[:1] == "|"]
+    every = list(found.values())
+    *papers, last = [line for line in overview(every).splitlines()[2:] if line[:1] == "|"]
     assert len(papers) == len(PAPERS)
     for paper, line in (*zip(PAPERS, papers, strict=True), ("", last)):
-        rows = [each for each in found if paper in ("", each.claim.paper)]
+        rows = [each for each in every if paper in ("", each.claim.paper)]
         n, *cells = line.strip("| ").split(" | ")[1:]
         pairs = [list(map(int, cell.split(" / "))) for cell in cells[:5]]
         assert sum(map(sum, pairs)) + sum(map(int, cells[5:])) == int(n) == len(rows)
@@ -115,24 +111,23 @@ def test_the_overview_adds_up(found):
         assert fall == sum(each.status in ("fails", "better", "worse") for each in decided)
         at_size = [each for each in decided if each.plan.jobs and not each.is_reduced]
         assert sum(pairs[2]) == len(at_size)
-    assert len(overview(found).splitlines()) <= 10
+    assert len(overview(every).splitlines()) <= 10
     assert len(found) == 947
 
 
 def test_a_row_that_repeats_another_is_of_the_same_networks(found):
     """Its row is there, repeats none itself, and rests on no other record."""
-    by_id = {each.claim.id: each for each in found}
-    repeated = [each for each in found if each.claim.repeats is not None]
+    repeated = [each for each in found.values() if each.claim.repeats is not None]
     assert len(repeated) == 49
     for each in repeated:
-        first = by_id[each.claim.repeats]
+        first = found[each.claim.repeats]
         assert first.claim.repeats is None
         assert first.claim.paper == each.claim.paper
         assert {job.key for job in first.plan.jobs} == {job.key for job in each.plan.jobs}
 
 
 def test_what_would_end_a_cell_or_a_row_is_replaced(found):
-    (each,) = (each for each in found if each.claim.id == "peer2022-lemma-1")
+    each = found["peer2022-lemma-1"]
     claim = dataclasses.replace(each.claim, statement="a | b\nc {{ d }} <e>")
     text = page("peer2022", [dataclasses.replace(each, claim=claim)])
     assert "| `peer2022-lemma-1` a / b c {{ d }} <e> | the statement |" in text
@@ -140,9 +135,8 @@ def test_what_would_end_a_cell_or_a_row_is_replaced(found):
 
 def test_a_share_is_at_most_100_percent(found):
     """The t-interval of ten seeds, of which nine are right on all, would end at 101 %."""
-    by_id = {each.claim.id: each for each in found}
-    assert ours(by_id["peer2022-t1-rba-bias"]) == "91.27 [81.36, 100], n = 10"
-    assert ours(by_id["rem-t11-cifar-10-q-class1"]) == "8.4 [0, 17.88], n = 5"
+    assert ours(found["peer2022-t1-rba-bias"]) == "91.27 [81.36, 100], n = 10"
+    assert ours(found["rem-t11-cifar-10-q-class1"]) == "8.4 [0, 17.88], n = 5"
 
 
 def test_a_paper_without_trained_networks_has_an_empty_appendix():
@@ -155,14 +149,14 @@ def test_no_record_is_a_draft():
 
 
 def test_rows_that_a_test_shows_are_judged(found):
-    shown = [each for each in found if each.plan.shown_by is not None]
+    shown = [each for each in found.values() if each.plan.shown_by is not None]
     late = [each.claim.id for each in shown if each.verdict is None]
     assert len(shown) >= 170
     assert not late, f"{late} have a test, and no record of it yet: make claims"
 
 
 def test_seeds_that_failed_are_told_and_do_not_make_a_record_fuller(found):
-    (row,) = (each for each in found if each.claim.id == "peer2022-t1-rba-nobias")
+    row = found["peer2022-t1-rba-nobias"]
     ((name, whole),) = row.records.items()
     seeds = [
         Seed(seed=each.seed, wall_seconds=0, failed="the loss became nan") if k < 7 else each
@@ -180,7 +174,7 @@ def test_what_a_protocol_does_otherwise_is_told_once_whether_a_record_names_it_o
     stops = PROTOCOLS["mitterreiter"].departs["stop_at"]
     rows = [
         each
-        for each in found
+        for each in found.values()
         if any(record.recipe.get("stop_at") == 0.992 for record in each.records.values())
     ]
     assert rows
@@ -191,28 +185,26 @@ def test_what_a_protocol_does_otherwise_is_told_once_whether_a_record_names_it_o
         }
         bare = dataclasses.replace(each, records=names_none)
         assert [protocol(x).count(stops) for x in (each, bare)] == [1, 1]
-    assert not any("where the protocol" in protocol(each) for each in found)
+    assert not any("where the protocol" in protocol(each) for each in found.values())
 
 
 def test_what_a_reader_should_know_stands_beside_the_protocol(found):
-    by_id = {each.claim.id: each for each in found}
-    assert by_id.keys() >= REMARKS.keys()
+    assert found.keys() >= REMARKS.keys()
     for name, remark in REMARKS.items():
-        if by_id[name].records:
-            assert protocol(by_id[name]).endswith(f"; mind: {remark}")
-    assert "mind:" not in protocol(by_id["peer2022-t1-rba-nobias"])
+        if found[name].records:
+            assert protocol(found[name]).endswith(f"; mind: {remark}")
+    assert "mind:" not in protocol(found["peer2022-t1-rba-nobias"])
 
 
 def test_what_is_judged_otherwise_than_its_row_says_stands_among_the_departures(found):
-    by_id = {each.claim.id: each for each in found}
-    assert by_id.keys() >= JUDGED_OTHERWISE.keys()
+    assert found.keys() >= JUDGED_OTHERWISE.keys()
     for name, departure in JUDGED_OTHERWISE.items():
-        before, _, after = protocol(by_id[name]).partition(f"; departs: {departure}")
+        before, _, after = protocol(found[name]).partition(f"; departs: {departure}")
         assert before.startswith(("the paper's", "reduced: ", "not decided: "))
         assert after.startswith(("; departs: ", "; the paper leaves open: ", "; mind: ", "")), name
     # The row asks for every other part at most 0.6, whichever images it is found on.
     name = "mitt2023-q-no-dedicated-entity"
-    assert "for every other part at most 0.6" in by_id[name].claim.conditions["statistic"]
+    assert "for every other part at most 0.6" in found[name].claim.conditions["statistic"]
     assert "among images alike in the first part" in JUDGED_OTHERWISE[name]
 
 

@@ -3,11 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from torchcaps.study import read_records
 from torchcaps.study.intervals import mean_interval
-from torchcaps_claims import results
 from torchcaps_claims.headcount import FALLS, STANDS, is_counted
 from torchcaps_claims.pages import mind
 
@@ -77,11 +74,6 @@ UNCOUNTED = (
     "mitt2023-t2-layer5-cds",
     "peer2022-t1-em-nobias",
 )
-
-
-@pytest.fixture(scope="module")
-def found():
-    return {each.claim.id: each for each in results(ROOT / "evidence")}
 
 
 def test_what_was_not_signed_is_mended(found):

@@ -3,11 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from torchcaps.study import read_records
 from torchcaps.study.intervals import mean_interval
-from torchcaps_claims import results
 from torchcaps_claims.claim import PAPERS, find_claim
 from torchcaps_claims.headcount import is_decided
 from torchcaps_claims.verdict import LEAST_SEEDS
@@ -16,11 +13,6 @@ ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
 # One network on one data set may supply so many rows and no more.
 MOST_ROWS_OF_A_SYSTEM = 20
-
-
-@pytest.fixture(scope="module")
-def found():
-    return results(EVIDENCE)
 
 
 def system(paper, record):
@@ -40,7 +32,7 @@ def test_at_least_fifteen_systems_of_all_five_papers_were_trained():
 
 def trained_numbers(found):
     """Printed numbers beside which a trained network of ours stands."""
-    return [e for e in found if e.records and not e.claim.states and e.plan.jobs]
+    return [e for e in found.values() if e.records and not e.claim.states and e.plan.jobs]
 
 
 def capped(numbers):
@@ -56,7 +48,11 @@ SIDES = ("holds", "fails", "leans yes", "leans no")
 
 def decided_statements(found):
     """Those that need training."""
-    return [e for e in found if e.claim.states and e.plan.jobs and e.status in ("holds", "fails")]
+    return [
+        e
+        for e in found.values()
+        if e.claim.states and e.plan.jobs and e.status in ("holds", "fails")
+    ]
 
 
 def said():
@@ -88,7 +84,7 @@ def test_the_page_counts_what_is_decided(found):
 
 
 def test_statements_are_decided_or_lean_by_as_many_seeds_as_their_rows_ask_for(found):
-    decided = [e for e in found if e.claim.states and e.plan.jobs and e.status in SIDES]
+    decided = [e for e in found.values() if e.claim.states and e.plan.jobs and e.status in SIDES]
     few = [
         each.claim.id
         for each in decided
@@ -99,7 +95,7 @@ def test_statements_are_decided_or_lean_by_as_many_seeds_as_their_rows_ask_for(f
 
 
 def test_the_page_counts_what_tests_decide_and_names_what_they_leave_open(found):
-    shown = [each for each in found if each.is_untrained]
+    shown = [each for each in found.values() if each.is_untrained]
     left_open = [each.claim.id for each in shown if each.status == "undecided"]
     n_decided = len(shown) - len(left_open)
     assert (
