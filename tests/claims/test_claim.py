@@ -6,7 +6,6 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-import torchcaps_claims
 from claims.test_claims import COUNTS
 from error_text import text_of
 from tables import rows_beside
@@ -84,11 +83,6 @@ def test_a_claim_cannot_be_changed():
             "no claim is of the kind 'accuracies'; did you mean 'accuracy'? known: accuracy, "
             "entropy, metric, params, qualitative, sparsity, theorem.",
         ),
-        (
-            lambda: claims_of_table("peer2022", 7),
-            "no claim is a cell of Table 7 of peer2022; there are claims of its tables 1, 2, 3. "
-            "Numbers of the text and statements are in `torchcaps study claims --paper peer2022`.",
-        ),
     ],
 )
 def test_errors_say_what_to_mend(call, message):
@@ -113,7 +107,3 @@ def test_missing_and_broken_files(monkeypatch, tmp_path):
         assert "does not hold claims (TypeError" in text_of(lambda: claims(paper="gu2021"))
     finally:
         module._read.cache_clear()
-
-
-def test_its_names_are_public():
-    assert torchcaps_claims.find_claim("gu2021-t1-capsnet-affnist").value == 79

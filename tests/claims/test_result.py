@@ -9,7 +9,7 @@ from made_records import of_job
 from made_records import record as small
 from made_records import result_by as result
 from tables import rows_beside
-from torchcaps.study import Seed, make_record
+from torchcaps.study import Seed
 from torchcaps_claims import find_claim, plan_of, results
 from torchcaps_claims.judges.gu import FACTORS
 from torchcaps_claims.pages import protocol
@@ -21,24 +21,10 @@ SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
 
 
 def record(claim, key, values, **changes):
+    """Of a recipe that says nothing but its data."""
     (job,) = plan_of(find_claim(claim)).jobs
-    fields = {
-        "study": "a/b",
-        "claims": (claim,),
-        "recipe": {"data": job.train},
-        "recipe_hash": "0" * 12,
-        "data": {"sign/train": "1"},
-        "seeds": tuple(
-            Seed(seed=k, values={key: value}, wall_seconds=1) for k, value in enumerate(values)
-        ),
-        "commit": "a1b2c3d4e5f6",
-        "dirty": False,
-        "versions": {},
-        "device": "",
-        "command": "",
-        "made": datetime(2026, 1, 2, tzinfo=UTC),
-    }
-    return make_record(**fields | changes)
+    made = made_of(job.recipe(), [{key: value} for value in values], claim=claim)
+    return made.model_copy(update={"recipe": {"data": job.train}, **changes})
 
 
 @pytest.mark.parametrize(

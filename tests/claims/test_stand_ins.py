@@ -9,7 +9,6 @@ import gzip
 import json
 import math
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,17 +21,18 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from cli.command_line import well
 from laid_cifar import archive, member
 from laid_idx import idx
 from laid_mat import affnist_bytes, as_published, svhn_bytes, zipped
 from laid_norb import TEST, TRAIN, cat, dat, info
 from laid_pictures import paint
 from laid_trunk import published
-from torchcaps.cli import main
+from study_line import in_this_process
 from torchcaps.data import ImageSet
 from torchcaps.data.shown.crop import windows
 from torchcaps.models.preset import NamedNetwork
-from torchcaps.study import pool, read_record, workers
+from torchcaps.study import pool, read_record
 from torchcaps.study.look import OF_CAPSULES
 from torchcaps_claims import Reduced, claims_of_table, find_claim, of_claims, result_of
 from torchcaps_claims.pages import appendix, page
@@ -306,21 +306,8 @@ CASES = {
 }
 
 
-class InThisProcess:
-    """A worker that has done its work when it is hired."""
-
-    def __init__(self, cells, settings, number, ledger):
-        assert workers.serve(cells, settings, number)
-
-    def is_alive(self) -> bool:
-        return False
-
-    def end(self) -> workers.End:
-        return workers.End("done")
-
-
 @pytest.fixture
-def call(monkeypatch, capsys, tmp_path) -> Iterator[Callable[..., dict[str, Any]]]:
+def run(call, monkeypatch, tmp_path) -> Iterator[Callable[..., dict[str, Any]]]:
     """Runs planned jobs by a line of the command line, cut to one epoch and one seed."""
     planned = of_claims.plan_of
 
@@ -331,21 +318,16 @@ def call(monkeypatch, capsys, tmp_path) -> Iterator[Callable[..., dict[str, Any]
         return dataclasses.replace(plan, jobs=jobs)
 
     monkeypatch.setattr(of_claims, "plan_of", cut)
-    monkeypatch.setattr(workers, "_Process", InThisProcess)
+    monkeypatch.setattr(pool, "here", in_this_process)
     monkeypatch.setattr(pool, "SECONDS_BETWEEN_LOOKS", 0)
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGTERM)
 
-    def call(line: str) -> dict[str, Any]:
-        words = ["torchcaps", "study", "run", *line.split(), "--reduced", "--seeds", "1", "--json"]
-        monkeypatch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capsys.readouterr()
-        assert not stop.value.code, err
-        return json.loads(out)
+    def run(line: str) -> dict[str, Any]:
+        words = ("study", "run", *line.split(), "--reduced", "--seeds", "1", "--json")
+        return json.loads(well(call(*words)).out)
 
-    yield call
+    yield run
     signal.signal(signal.SIGTERM, before)
 
 
@@ -403,13 +385,13 @@ def digest(numbers: Sequence[int], labels: Sequence[int], case: Case, folder: Pa
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CASES]
 )
 def test_a_planned_job_comes_from_published_files_to_a_verdict(
-    name, call, shown, tmp_path, monkeypatch
+    name, run, shown, tmp_path, monkeypatch
 ):
     case = CASES[name]
     (tmp_path / "data").mkdir()
     case.lay(tmp_path / "data")
     as_published(monkeypatch, tmp_path / "data")
-    outcome = call(case.line)
+    outcome = run(case.line)
     (found,) = outcome["records"]
     record = read_record(tmp_path / "evidence" / outcome["study"] / f"{found}.json")
 

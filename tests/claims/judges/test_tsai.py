@@ -16,9 +16,13 @@ def net(model, mean, *, data="cifar10", loss="auto", **options):
     return record(model, data, values=values, fields={"loss": loss}.items(), **options)
 
 
-def inverted(per_iteration, **options):
-    name = "tsai_inverted_simple_c10"
-    return [net(name, 80 + per_iteration * t, iterations=t, **options) for t in range(1, 6)]
+def swept(routing, slope, **options):
+    """One to five iterations, each so much better than the one before."""
+    name, loss = f"tsai_{routing}_simple_c10", "spread" if routing == "em" else "auto"
+    return [net(name, 80 + slope * t, loss=loss, iterations=t, **options) for t in range(1, 6)]
+
+
+inverted = partial(swept, "inverted")
 
 
 @pytest.mark.parametrize(("slope", "expected"), [(0.5, "holds"), (-0.5, "fails")])
@@ -82,18 +86,12 @@ def test_vectors_beat_matrices_in_accuracy_and_their_memory_and_time_stay_open()
     assert word("vector-vs-matrix", *both(80.0, 85.0)[1:]) is None
 
 
-def swept(routing, slope):
-    """One to five iterations, each so much better than the one before."""
-    name, loss = f"tsai_{routing}_simple_c10", "spread" if routing == "em" else "auto"
-    return [net(name, 80 + slope * t, loss=loss, iterations=t) for t in range(1, 6)]
-
-
 def test_variance_is_over_seeds_and_iterations():
-    ours = swept("inverted", 0.1)
+    ours = inverted(0.1)
     others = [*swept("dynamic", 3), *swept("em", 3)]
     assert word("smallest-variance", *ours, *others) == "holds"
     assert word("smallest-variance", *ours, *swept("dynamic", 3), *swept("em", 0)) == "undecided"
-    assert word("smallest-variance", *swept("inverted", 6), *others) == "fails"
+    assert word("smallest-variance", *inverted(6), *others) == "fails"
     assert word("smallest-variance", *ours, *others[1:]) is None
 
 
