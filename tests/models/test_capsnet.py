@@ -19,15 +19,6 @@ def small():
     return create_model("capsnet", image=(1, 17, 19), n_classes=3, iterations=4)
 
 
-def test_trace(small):
-    (layer,) = small(torch.rand(2, 1, 17, 19), keep="steps").trace
-    assert layer.name == "classes"
-    # 19 → 11 → 2: one row of two positions, 32 types
-    assert layer.child_grid == (1, 2, 32)
-    assert layer.children.pose.shape == (2, 64, 8)
-    assert len(layer.routed.steps) == 4
-
-
 def test_no_relu_before_the_primary_squash(small):
     pose = small(torch.rand(2, 1, 17, 19), keep="last").trace[0].children.pose
     # A ReLU would leave no negative component; without it about half are.

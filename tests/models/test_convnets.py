@@ -214,6 +214,9 @@ def test_convnet_r_scores_and_draws_from_all_units():
     assert units.min() < 0  # no ReLU
     out = model(x)
     torch.testing.assert_close(out.scores, units @ model.head.weight.T + model.head.bias)
+    assert out.classes.pose.shape == (3, CLASSES, 16)
+    assert torch.equal(out.classes.pose.flatten(1), units)
+    assert out.classes.activation is None
     assert torch.equal(out.reconstruction.flatten(1), model.decoder.layers(units))
 
 
@@ -244,14 +247,6 @@ def test_a_logit_of_convnet_cr_is_the_sum_of_its_16_units():
     assert out.classes.pose.tolist() == [[[-3.0] * 16, [0.5] * 16, [0.0] * 16]] * 2
     assert out.classes.activation is None
     assert out.probabilities()[:, 2].tolist() == [0.5, 0.5]
-
-
-def test_class_vectors_of_convnet_r_are_what_its_scores_are_made_of():
-    model, x = shared("gu_convnet_r"), images()
-    out = model(x)
-    assert out.classes.pose.shape == (3, CLASSES, 16)
-    assert out.classes.activation is None
-    torch.testing.assert_close(model.head(out.classes.pose.flatten(1)), out.scores)
 
 
 def test_convnet_cr_draws_the_target_or_the_likeliest():

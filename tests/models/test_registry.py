@@ -51,15 +51,6 @@ def test_config_holds_everything_chosen_and_survives_json():
     assert again.config == model.config
 
 
-def test_an_option_reaches_the_network():
-    assert (
-        create_model("capsnet", **SMALL, decoder=False)(
-            torch.rand(1, *SMALL["image"])
-        ).reconstruction
-        is None
-    )
-
-
 def test_a_sign_net_has_twenty_parents_a_child():
     """What its refusal says."""
     assert create_model("peer_sign_dynamic").layers["hidden_2"].n_out == 20
@@ -76,7 +67,10 @@ def test_a_whole_number_is_a_fine_float():
     assert create_model("capsnet", **SMALL, weight_std=1).config["weight_std"] == 1
 
 
-@pytest.mark.parametrize("name", ["capsnet", "mitterreiter_5x16", "efficient_capsnet"])
+# The last does not list it.
+@pytest.mark.parametrize(
+    "name", ["capsnet", "mitterreiter_5x16", "efficient_capsnet", "tsai_dmm_vector_dynamic"]
+)
 def test_the_bias_of_em_routing_is_that_of_its_votes(name):
     with torch.device("meta"):
         bare, biased = (
@@ -88,13 +82,6 @@ def test_the_bias_of_em_routing_is_that_of_its_votes(name):
     for layer in biased.layers.values():
         assert layer.vote_bias.shape == (layer.n_out, layer.d_out)
         assert not hasattr(layer.routing, "bias")
-
-
-def test_an_option_of_no_use_may_stand_in_a_config():
-    """A config holds every option, and a network that was saved comes back."""
-    config = create_model("mitterreiter_5x16", **SMALL, routing="uniform").config
-    assert config["iterations"] == 3
-    assert make_model(**config).config == config
 
 
 @pytest.mark.parametrize("name", [name for name in list_models() if MODELS[name].routings])
@@ -144,12 +131,6 @@ def test_an_option_that_no_network_lists_finds_its_owner(tmp_path, case):
         shapes = {k: list(v.shape) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
         assert shapes == found
         assert options.items() <= each.config.items()
-
-
-def test_the_bias_of_em_routing_is_its_layers_where_no_network_lists_it():
-    with torch.device("meta"):
-        model = create_model("tsai_dmm_vector_dynamic", routing="em", bias=True)
-    assert all(layer.vote_bias is not None for layer in model.layers.values())
 
 
 @pytest.mark.drawn(3)
