@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from torchcaps.study import read_records
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.settings import Settings
 from torchcaps.study.workers import End, Hire, serve
@@ -49,6 +50,17 @@ class Lines:
     def end(self):
         for process in self.started:
             kill_all(process)
+
+    def assert_end_well(self, process):
+        """Every cell is there, and each was trained to its end once."""
+        out, _ = process.communicate(timeout=900)
+        assert process.returncode == 0
+        assert self.rows() == {name: list(range(1, 9)) for name in self.rows()}
+        assert len(self.done()) == 4
+        assert json.loads(out)["variants"][0]["seeds"] == [0, 1, 2, 3]
+        (record,) = read_records(self.folder / "evidence", drafts=True).values()
+        assert [seed.seed for seed in record.seeds] == [0, 1, 2, 3]
+        assert record.command.startswith("-c study run my.toml")
 
     def rows(self):
         """The epochs of every run, by its name."""

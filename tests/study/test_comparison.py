@@ -256,11 +256,6 @@ def test_a_difference_is_that_of_the_rows_above_it_also_where_depths_differ():
     ]
 
 
-def test_equal_recipes_have_the_name_of_their_network(lay):
-    (only,) = compare([lay("a0", 0.5)]).variants
-    assert only.label == "peer_sign_em"
-
-
 def test_brackets_are_explained_where_there_are_some(lay):
     first, second = lay("a0", 0.5), lay("a1", 0.7, seed=1)
     last = compare([first]).text().splitlines()[-1]

@@ -14,7 +14,6 @@ from error_text import text_of
 from torchcaps._digests import digest_of
 from torchcaps.study import ledger as module
 from torchcaps.study import read_records
-from torchcaps.study.ledger import Ledger
 from torchcaps.study.look import Look
 from torchcaps.study.system import Cell
 from torchcaps.tasks.values_file import Values, read_values, write_values
@@ -71,11 +70,6 @@ OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
 
 def cell(*, seed=0, looks=(OWN,), epochs=1):
     return Cell(make_recipe(model="peer_sign_em", data="sign", epochs=epochs, seed=seed), looks)
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "runs")
 
 
 def test_a_cell_is_named_by_all_that_trains_it():

@@ -56,24 +56,25 @@ def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
     assert len(set(folders)) == 8
 
 
-def test_a_value_that_the_images_refuse_is_told_before_any_training(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr(many, "finish", lambda cell, ledger, _: seen.append(cell.recipe))
-    recipe = make_recipe(model="capsnet", data="part-whole", options={"kernel": "9,400"})
-    assert text_of(lambda: train_many(recipe, tmp_path)).startswith(
-        "kernel=400: an image of (channels, height, width) = (1, 32, 32) does not pass through"
-    )
-    assert seen == []
-
-
-def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr(many, "finish", lambda cell, ledger, _: seen.append(cell.recipe))
-    recipe = make_recipe(model="peer_sign_em", data="sign", options={"iterations": "1,x"})
-    assert text_of(lambda: train_many(recipe, tmp_path)) == (
-        "peer_sign_em takes iterations as int, for example 3, but it came as 'x'."
-    )
-    assert seen == []
+@pytest.mark.parametrize(
+    ("model", "data", "options", "said"),
+    [
+        (
+            *("capsnet", "part-whole", {"kernel": "9,400"}),
+            "kernel=400: an image of (channels, height, width) = (1, 32, 32) does not pass through",
+        ),
+        (
+            *("peer_sign_em", "sign", {"iterations": "1,x"}),
+            "peer_sign_em takes iterations as int, for example 3, but it came as 'x'.",
+        ),
+    ],
+)
+def test_a_value_that_is_refused_is_told_before_any_training(
+    monkeypatch, tmp_path, model, data, options, said
+):
+    monkeypatch.setattr(many, "finish", lambda *_: pytest.fail("it was trained"))
+    recipe = make_recipe(model=model, data=data, options=options)
+    assert text_of(lambda: train_many(recipe, tmp_path)).startswith(said)
 
 
 def test_without_scipy_nothing_is_trained(monkeypatch, tmp_path):

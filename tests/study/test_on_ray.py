@@ -1,6 +1,5 @@
 """Studies on a Ray cluster of two machines, which are real processes and are really killed."""
 
-import json
 import os
 import platform
 import signal
@@ -12,7 +11,6 @@ from error_text import text_of
 from study_line import FOUR_SEEDS, LINE, kill_all, until
 from torchcaps import __version__
 from torchcaps.errors import TorchcapsError
-from torchcaps.study import read_records
 from torchcaps.study import work as module
 from torchcaps.study.disk import signed
 from torchcaps.study.ledger import Ledger
@@ -135,18 +133,6 @@ def cluster(ray):
     made.shutdown()
 
 
-def ended_well(lines, process):
-    """Every cell is there, and each was trained to its end once."""
-    out, _ = process.communicate(timeout=900)
-    assert process.returncode == 0
-    assert lines.rows() == {name: list(range(1, 9)) for name in lines.rows()}
-    assert len(lines.done()) == 4
-    assert json.loads(out)["variants"][0]["seeds"] == [0, 1, 2, 3]
-    (record,) = read_records(lines.folder / "evidence", drafts=True).values()
-    assert [seed.seed for seed in record.seeds] == [0, 1, 2, 3]
-    assert record.command.startswith("-c study run my.toml")
-
-
 @pytest.mark.cluster
 def test_a_machine_that_goes_away_loses_no_cell(cluster, lines):
     """Both machines see the folder. One is removed, then every process is killed."""
@@ -164,7 +150,7 @@ def test_a_machine_that_goes_away_loses_no_cell(cluster, lines):
     before = lines.done()
     cluster.shutdown()
     cluster.__init__(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
-    ended_well(lines, lines.start("--jobs", "1", "--on", f"ray:{cluster.address}"))
+    lines.assert_end_well(lines.start("--jobs", "1", "--on", f"ray:{cluster.address}"))
     assert {name: lines.done()[name] for name in before} == before
     assert lines.last_epochs() == dict.fromkeys(lines.rows(), 1)
 
