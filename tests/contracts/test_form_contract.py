@@ -243,14 +243,13 @@ STORES_VOTES = [("dynamic", "native")]
 
 
 def large_cases():
-    for (algorithm, way), window in product(PAIRS, (None, SEEN)):
-        if not windows_of(algorithm, way, [window]):
-            continue
-        # Of native lanes, whole blocks.
-        lanes = {"fused": 4 if window else 8, "native": 16 if window else 64}[way]
-        sizes = {"batch": (lanes,), "n_in": 72, "n_out": 8, "d_in": 16}
+    for algorithm, way in PAIRS:
         options = {"iterations": 2} if algorithm in ("distance", "em") else {}
-        yield way, Case(algorithm, "none", "matrix", window, (), options, **sizes)
+        for window in windows_of(algorithm, way, (None, SEEN)):
+            # Of native lanes, whole blocks.
+            lanes = {"fused": 4 if window else 8, "native": 16 if window else 64}[way]
+            sizes = {"batch": (lanes,), "n_in": 72, "n_out": 8, "d_in": 16}
+            yield way, Case(algorithm, "none", "matrix", window, (), options, **sizes)
 
 
 @pytest.mark.parametrize("keep", ["none", "steps"])

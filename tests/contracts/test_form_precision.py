@@ -32,15 +32,13 @@ def options_of(algorithm):
     return FORMS[algorithm].alone | few
 
 
-def few_cases(given=True, windows=(None, SMALL), **sizes):
+def few_cases():
     """Of each form dense and through windows, with all that may be given."""
-    for (algorithm, way), window in product(PAIRS, windows):
-        if not windows_of(algorithm, way, [window]):
-            continue
-        names = may_be_given(algorithm, way) if given else ()
-        pose = "vector" if window is None else "matrix"
-        sizes = {"n_in": 3} | sizes
-        yield way, Case(algorithm, "none", pose, window, names, options_of(algorithm), **sizes)
+    for algorithm, way in PAIRS:
+        names, options = may_be_given(algorithm, way), options_of(algorithm)
+        for window in windows_of(algorithm, way, (None, SMALL)):
+            pose = "vector" if window is None else "matrix"
+            yield way, Case(algorithm, "none", pose, window, names, options, n_in=3)
 
 
 FEW = pytest.mark.parametrize(("way", "case"), marked(few_cases(), {"fused": 1, "native": 1}))
