@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps import create_model
-from torchcaps.errors import TorchcapsError
 from torchcaps.models import limits
 from torchcaps.models.limits import LARGEST, heaviest, in_bytes
 
@@ -14,9 +14,7 @@ LARGE = {"image": (3, 224, 224), "n_classes": 200}
 
 
 def refusal(name, **size):
-    with pytest.raises(TorchcapsError) as refused:
-        create_model(name, **size)
-    return str(refused.value)
+    return text_of(lambda: create_model(name, **size))
 
 
 def largest(name, **size):

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import random
-import re
 
 import numpy
 import pytest
@@ -44,11 +43,6 @@ def with_header(path, header, tensors=None):
     tensors = tensors or {"a": torch.zeros(1)}
     path.write_bytes(safetensors.torch.save(tensors, metadata={"torchcaps": text}))
     return path
-
-
-def refused(path, sentence):
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}$"):
-        load(path)
 
 
 def test_weights_statistics_and_options_come_back(model, file):
@@ -116,22 +110,20 @@ def test_loading_draws_no_random_numbers(file):
 )
 def test_a_truncated_file(file, cut):
     file.write_bytes(file.read_bytes()[:cut])
-    start = f"{file} is not a readable safetensors file ("
-    end = "; was the copy cut short, or is it another format?"
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(start)}.*{re.escape(end)}$"):
-        load(file)
+    said = text_of(lambda: load(file))
+    assert said.startswith(f"{file} is not a readable safetensors file (")
+    assert said.endswith("; was the copy cut short, or is it another format?")
 
 
 @pytest.mark.parametrize("as_zip", [True, False])
 def test_a_file_of_torch_save(model, tmp_path, as_zip):
     path = tmp_path / "w.pt"
     torch.save(model.state_dict(), path, _use_new_zipfile_serialization=as_zip)
-    refused(
-        path,
+    assert text_of(lambda: load(path)) == (
         f"{path} was written by torch.save, and load reads what torchcaps.save wrote, since "
         f"unpickling runs code; make the network with create_model, then "
         f"model.load_state_dict(torch.load(path, weights_only=True)), with weights of other code "
-        f"through torchcaps.models.convert.",
+        f"through torchcaps.models.convert."
     )
     # What the sentence advises.
     again = create_model(NAME, **SMALL)
@@ -143,10 +135,10 @@ def test_what_a_file_says_of_itself_is_not_quoted_at_length(tmp_path):
     head = b'{"w": {"dtype": "F32", "shape": ["\x7f' + b"9" * 5000 + b'"], "data_offsets": [0, 4]}}'
     path = tmp_path / "net.safetensors"
     path.write_bytes(len(head).to_bytes(8, "little") + head + bytes(4))
-    with pytest.raises(TorchcapsError, match="is not a readable safetensors file") as refusal:
-        load(path)
-    assert len(str(refusal.value)) < 500
-    assert str(refusal.value).isprintable()
+    said = text_of(lambda: load(path))
+    assert "is not a readable safetensors file" in said
+    assert len(said) < 500
+    assert said.isprintable()
 
 
 class Payload:
@@ -176,11 +168,10 @@ def test_a_pickle_is_never_executed(tmp_path, write):
 def test_a_header_of_another_shape(model, tmp_path):
     header = model.config | {"n_classes": 4}
     path = with_header(tmp_path / "net.safetensors", header, model.state_dict())
-    with pytest.raises(TorchcapsError) as caught:
-        load(path)
+    said = text_of(lambda: load(path))
     start = f"the tensors in {path} do not fit the network {NAME} that its header describes ("
-    assert str(caught.value).startswith(start)
-    assert "size mismatch" in str(caught.value)
+    assert said.startswith(start)
+    assert "size mismatch" in said
 
 
 def test_a_flipped_bit_is_found(tmp_path):
@@ -194,13 +185,11 @@ def test_a_flipped_bit_is_found(tmp_path):
         flipped = bytearray(content)
         flipped[at] ^= 1 << draw.randrange(8)
         path.write_bytes(flipped)
-        with pytest.raises(TorchcapsError, match="is damaged: its tensors or its configuration"):
-            load(path)
+        assert "is damaged: its tensors or its configuration" in text_of(lambda: load(path))
     edited = content.replace(b'iterations\\": 3', b'iterations\\": 2')
     assert edited != content
     path.write_bytes(edited)
-    with pytest.raises(TorchcapsError, match="is damaged: its tensors or its configuration"):
-        load(path)
+    assert "is damaged: its tensors or its configuration" in text_of(lambda: load(path))
 
 
 def test_a_network_in_use_does_not_change_with_its_file(tmp_path):

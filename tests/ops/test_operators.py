@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from error_text import text_of
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
 
@@ -128,13 +128,10 @@ def test_a_gradient_that_is_left_out_is_zero():
 def test_gradients_of_gradients():
     x, z = numbers(2)
     (gradient,) = torch.autograd.grad(once(given(x, z)).main.sum(), x, create_graph=True)
-    expected = (
+    assert text_of(lambda: gradient.sum().backward()) == (
         "the operator of a test gives gradients, but no gradients of gradients; where these are "
         "needed, as by create_graph=True, do something else."
     )
-    with pytest.raises(TorchcapsError) as error:
-        gradient.sum().backward()
-    assert str(error.value) == expected
     (gradient,) = torch.autograd.grad(twice(given(x, z)).main.sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(gradient.sum(), x)
     torch.testing.assert_close(second, 12 * x * z)
