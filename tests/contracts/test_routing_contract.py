@@ -54,37 +54,29 @@ def like(votes, options):
     return {key: x.to(votes) if torch.is_tensor(x) else x for key, x in options.items()}
 
 
-def dynamic(name, *, declared=None, **options):
-    def routing(votes, *, keep):
-        return dynamic_routing(votes, **like(votes, options), keep=keep)
+def maker(kind, op, twin, usual, answers=("pose", "coupling"), given=like):
+    """Make entries of a routing, of options: `given` is what it takes beside votes, `answers` in
+    which order its twin answers, and `usual` what is declared of it."""
 
-    def reference(votes):
-        parents, couplings = dynamic_twin(votes, **like(votes, options))
-        return parents, couplings[-1]
+    def made(name, *, declared=None, **options):
+        def routing(votes, *, keep):
+            return op(votes, **given(votes, options), keep=keep)
 
-    declared = {"first_iteration": over_parents} | (declared or {})
-    return Entry(f"dynamic-{name}", routing, reference, declared)
+        def reference(votes):
+            found = dict(zip(answers, twin(votes, **given(votes, options)), strict=False))
+            couplings, activation = found["coupling"], found.get("activation")
+            last = couplings[-1] if isinstance(couplings, list) else couplings
+            return (found["pose"], last, *([] if activation is None else [activation]))
 
+        return Entry(f"{kind}-{name}", routing, reference, usual | (declared or {}))
 
-def uniform(name, *, declared=None, **options):
-    def routing(votes, *, keep):
-        return uniform_routing(votes, **like(votes, options), keep=keep)
-
-    def reference(votes):
-        return uniform_twin(votes, **like(votes, options))
-
-    declared = {"fixed_coupling": True} | (declared or {})
-    return Entry(f"uniform-{name}", routing, reference, declared)
+    return made
 
 
-def self_attention(name, *, declared=None, **options):
-    def routing(votes, *, keep):
-        return self_attention_routing(votes, **like(votes, options), keep=keep)
-
-    def reference(votes):
-        return self_attention_twin(votes, **like(votes, options))
-
-    return Entry(f"self-attention-{name}", routing, reference, declared or {})
+EVEN, FIXED = {"first_iteration": over_parents}, {"fixed_coupling": True}
+dynamic = maker("dynamic", dynamic_routing, dynamic_twin, EVEN)
+uniform = maker("uniform", uniform_routing, uniform_twin, FIXED)
+self_attention = maker("self-attention", self_attention_routing, self_attention_twin, {})
 
 
 def by_themselves(name, weight, bias, *, declared=None):
@@ -114,32 +106,12 @@ def of_growing_lengths(votes):
     return torch.linspace(0.8, 1.6, votes.shape[-3]).to(votes).expand(votes.shape[:-2])
 
 
-def distance(name, *, lengths=of_one_length, declared=None, **options):
-    def routing(votes, *, keep):
-        return distance_routing(votes, lengths(votes), **like(votes, options), keep=keep)
-
-    def reference(votes):
-        parents, couplings, _ = distance_twin(votes, lengths(votes), **like(votes, options))
-        return parents, couplings[-1]
-
-    declared = {"first_iteration": over_parents} | (declared or {})
-    return Entry(f"distance-{name}", routing, reference, declared)
+def as_long_as(votes, options):
+    options = {"lengths": of_one_length} | options
+    return {"activation": options.pop("lengths")(votes)} | like(votes, options)
 
 
-def conv3d(name, *, grid, declared=None, **options):
-    """`grid` makes the parent grid of the number of parents: the contract brings several."""
-
-    def routing(votes, *, keep):
-        given = like(votes, options)
-        return conv3d_routing(votes, parent_grid=grid(votes.shape[-2]), **given, keep=keep)
-
-    def reference(votes):
-        given = like(votes, options)
-        parents, couplings = conv3d_twin(votes, parent_grid=grid(votes.shape[-2]), **given)
-        return parents, couplings[-1]
-
-    declared = {"first_iteration": over_parents} | (declared or {})
-    return Entry(f"conv3d-{name}", routing, reference, declared)
+distance = maker("distance", distance_routing, distance_twin, EVEN, given=as_long_as)
 
 
 def one_map(n_out):
@@ -154,24 +126,24 @@ def two_maps(n_out):
     return (2, n_out // 4, 2)
 
 
-def em(name, *, declared=None, **options):
+def on_a_grid(votes, options):
+    """`grid` makes the parent grid of the number of parents: the contract brings several."""
+    options = dict(options)
+    return {"parent_grid": options.pop("grid")(votes.shape[-2])} | like(votes, options)
+
+
+conv3d = maker("conv3d", conv3d_routing, conv3d_twin, EVEN, given=on_a_grid)
+
+
+def at_a_price(votes, options):
     """Children of one activation and, unless betas are given, parents of one price."""
+    prices = {"beta_a": torch.tensor(0.5), "beta_u": torch.tensor(0.2)}
+    active = {"activation": votes.new_full(votes.shape[:-2], 0.7)}
+    return active | like(votes, prices | options)
 
-    def given(votes):
-        betas = {"beta_a": torch.tensor(0.5), "beta_u": torch.tensor(0.2)}
-        return votes.new_full(votes.shape[:-2], 0.7), like(votes, betas | options)
 
-    def routing(votes, *, keep):
-        activation, own = given(votes)
-        return em_routing(votes, activation, **own, keep=keep)
-
-    def reference(votes):
-        activation, own = given(votes)
-        pose, parent_activation, couplings = em_twin(votes, activation, **own)
-        return pose, couplings[-1], parent_activation
-
-    declared = {"first_iteration": over_parents} | (declared or {})
-    return Entry(f"em-{name}", routing, reference, declared)
+OF_EM = ("pose", "activation", "coupling")
+em = maker("em", em_routing, em_twin, EVEN, OF_EM, at_a_price)
 
 
 def as_their_votes_lean(votes):
@@ -180,29 +152,21 @@ def as_their_votes_lean(votes):
     return votes.double().mean((-2, -1)).sigmoid()
 
 
-def inverted(name, *, normed=False, active=False, declared=None, **options):
+def normed_or_active(votes, options):
     """`normed`: a LayerNorm as training begins, of any size. `active`: with activations."""
+    made = like(votes, options)
+    if made.pop("normed", False):
+        made["norm"] = votes.new_ones(votes.shape[-1]), votes.new_zeros(votes.shape[-1])
+    if made.pop("active", False):
+        made["activation"] = as_their_votes_lean(votes)
+        made |= {"beta_a": votes.new_tensor(0.5), "beta_u": votes.new_tensor(0.2)}
+    return made
 
-    def given(votes):
-        made = like(votes, options)
-        if normed:
-            size = votes.shape[-1]
-            made["norm"] = votes.new_ones(size), votes.new_zeros(size)
-        if active:
-            made["activation"] = as_their_votes_lean(votes)
-            made |= {"beta_a": votes.new_tensor(0.5), "beta_u": votes.new_tensor(0.2)}
-        return made
 
-    def routing(votes, *, keep):
-        return inverted_routing(votes, **given(votes), keep=keep)
-
-    def reference(votes):
-        parents, couplings, activations = inverted_twin(votes, **given(votes))
-        twin = parents, couplings[-1], activations
-        return twin if active else twin[:2]
-
-    declared = {"first_iteration": over_parents} | (declared or {})
-    return Entry(f"inverted-{name}", routing, reference, declared)
+OF_INVERTED = ("pose", "coupling", "activation")
+inverted = maker(
+    "inverted", inverted_routing, inverted_twin, EVEN, OF_INVERTED, given=normed_or_active
+)
 
 
 GENERATOR = torch.Generator().manual_seed(7)
@@ -231,8 +195,6 @@ STOPPED = {"stops_gradient": True}
 ADDED = {"sizes": [OWN_SIZE], "interchangeable": "neither", "normalised_over": "none"}
 # A parent of one type cannot take the place of one of another: they have a norm and a bias each.
 TWO_MAPS = {"sizes": [(3, 12, 2)], "interchangeable": "children"}
-
-FIXED = {"fixed_coupling": True}
 
 
 def after_start(votes):
