@@ -18,6 +18,8 @@ from contracts.forms import (
     route,
     windows_of,
 )
+from ops.test_routing_laws import SUBJECTS, drawn
+from ops.test_routing_laws import route as law_route
 from torchcaps import TorchcapsError, ops
 from torchcaps.ops import by_name
 
@@ -40,31 +42,17 @@ def beta():
 
 
 def plain():
-    """Every routing on stored votes, with options that matter here."""
-    v, a = votes_and_lengths()
-    lead = {"dynamic-1": {"iterations": 1}, "dynamic-3": {"bias": torch.randn(J, D)}}
-    routings = {
-        name: lambda options=options, **asked: ops.dynamic_routing(v, **options, **asked)
-        for name, options in lead.items()
-    }
-    norm, costs = (torch.ones(D), torch.zeros(D)), beta()
-    routings |= {
-        "distance": lambda **asked: ops.distance_routing(v, a, **asked),
-        "distance-1": lambda **asked: ops.distance_routing(v, a, iterations=1, **asked),
-        "inverted": lambda **asked: ops.inverted_routing(v, norm=norm, **asked),
-        "inverted-c": lambda **asked: ops.inverted_routing(v, a, **costs, **asked),
-        "em": lambda **asked: ops.em_routing(v, a, **costs, **asked),
-        "em-1": lambda **asked: ops.em_routing(v, a, iterations=1, **costs, **asked),
-        "conv3d": lambda **asked: ops.conv3d_routing(v, parent_grid=(2, 1, 2), **asked),
-        "conv3d-1": lambda **asked: ops.conv3d_routing(
-            v, parent_grid=(2, 1, 2), iterations=1, **asked
-        ),
-    }
+    """Every routing on stored votes, with all that it may be given."""
+    shape = (B, I, J, D)
+    routings = {name: partial(law_route, name, drawn(name, shape)) for name in SUBJECTS}
+    for name in ("conv3d", "distance", "dynamic", "em"):
+        routings[f"{name}-1"] = partial(law_route, name, drawn(name, shape), iterations=1)
+    bare = drawn("inverted", shape, "norm_weight norm_bias")
+    routings["inverted-bare"] = partial(law_route, "inverted", bare)
+    votes, a = votes_and_lengths()
     own = {"poses": torch.randn(B, I, 2), "weight": torch.randn(I, J, 2)}
-    routings["self_routing"] = lambda **asked: ops.self_routing(v, a, **own, **asked)
-    # The others with their defaults.
-    for name in {*by_name.PLAIN} - {each.partition("-")[0] for each in routings}:
-        routings[name] = partial(by_name.PLAIN[name], v)
+    routings["self_routing"] = partial(ops.self_routing, votes, a, **own)
+    assert {*by_name.PLAIN} <= {*routings}
     return routings
 
 
@@ -160,20 +148,13 @@ def test_em_parents_are_the_m_step_of_the_given_couplings(variant):
             torch.testing.assert_close(found.activation[b, j], logit.sigmoid(), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["dynamic-3", "distance", "self_attention", "em"])
+@pytest.mark.parametrize("name", ["dynamic", "distance", "self_attention", "em"])
 def test_gradients_reach_votes_through_the_function(name):
-    (votes, a), costs = votes_and_lengths(), beta()
-    votes.requires_grad_()
-    gate = torch.rand(I, J, requires_grad=True)
-    route = {
-        "dynamic-3": lambda v, **asked: ops.dynamic_routing(v, **asked),
-        "distance": lambda v, **asked: ops.distance_routing(v, a, **asked),
-        "self_attention": lambda v, **asked: ops.self_attention_routing(v, **asked),
-        "em": lambda v, **asked: ops.em_routing(v, a, **costs, **asked),
-    }[name]
+    tensors = drawn(name, (B, I, J, D))
+    votes, gate = tensors.pop("votes").requires_grad_(), torch.rand(I, J, requires_grad=True)
 
     def poses(v, g):
-        return route(v, couple=lambda c: c * g).parents.pose
+        return law_route(name, {"votes": v, **tensors}, couple=lambda c: c * g).parents.pose
 
     assert torch.autograd.gradcheck(poses, (votes, gate), fast_mode=True)
 
