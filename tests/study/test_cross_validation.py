@@ -285,21 +285,6 @@ def test_what_cannot_be_cross_validated_is_told(root, changed, said) -> None:
     assert text_of(lambda: plan(root, **changed)) == said
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "file,who\n",
-            " has no column 'patient'; its columns, with commas between, are: file, who.",
-        ),
-        ("file,patient\np001_0.png,1\n", "tells no group of 98 of 99 pictures"),
-    ],
-)
-def test_a_table_without_a_column_or_an_image_is_told(root, tmp_path, text, said) -> None:
-    (tmp_path / "patients.csv").write_text(text)
-    assert said in text_of(lambda: plan(root, groups=f"{tmp_path / 'patients.csv'}:patient"))
-
-
 def test_names_that_suggest_groups_are_told_once(root, caplog) -> None:
     assert "nobody said which images belong together" in plan(root, groups=None).subject()
     (message,) = caplog.messages

@@ -8,13 +8,6 @@ from torchcaps.layers import DynamicRouting
 from torchcaps.ops import dynamic_routing
 
 
-def test_a_prior_changes_nothing_before_training():
-    votes = torch.randn(3, *SIZE)
-    learned = bound(DynamicRouting(prior="learned"))(votes, None)
-    zero = bound(DynamicRouting(prior="zero"))(votes, None)
-    torch.testing.assert_close(learned.parents.pose, zero.parents.pose)
-
-
 def test_a_learned_factor_is_one_number_that_starts_at_a_tenth():
     votes = torch.randn(3, *SIZE)
     routing = bound(DynamicRouting(agreement="learned"))
