@@ -32,12 +32,15 @@ def test_an_unknown_set():
     assert said.startswith("the sizes of data 'mnis' are not known; did you mean 'mnist'?")
 
 
-@pytest.mark.parametrize("name", ["part-whole", "sign", "toy-2d"])
-def test_made_sets_are_as_large_as_said(name):
-    images = load(name, split="train")
-    size = SETS[name]
+def expect_as_said(name, root=None):
+    images, size = load(name, split="train", root=root), SETS[name]
     assert (images.image_shape, len(images.class_names)) == (size.image, size.n_classes)
     assert len(images) == size.n_train
+
+
+@pytest.mark.parametrize("name", ["part-whole", "sign", "toy-2d"])
+def test_made_sets_are_as_large_as_said(name):
+    expect_as_said(name)
 
 
 @pytest.mark.data
@@ -46,10 +49,7 @@ def test_read_sets_are_as_large_as_said(name):
     root = os.environ.get("TORCHCAPS_DATA")
     if root is None:
         pytest.skip("TORCHCAPS_DATA is not set; it names the folder of data sets that are files")
-    images = load(name, split="train", root=Path(root))
-    size = SETS[name]
-    assert (images.image_shape, len(images.class_names)) == (size.image, size.n_classes)
-    assert len(images) == size.n_train
+    expect_as_said(name, Path(root))
 
 
 def test_data_knows_every_set():
