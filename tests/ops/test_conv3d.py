@@ -3,14 +3,11 @@
 import pytest
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import conv3d_routing, dynamic_routing
 
 GRID = (2, 3, 2)  # not square, more than one type
 SQUASHES = ["map", "pose"]
-
-
-def random_votes(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def types_of(pose, grid=GRID):

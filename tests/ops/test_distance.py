@@ -3,14 +3,11 @@
 import pytest
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import distance_routing
 
 # Above the length of every vote here: nothing is shortened.
 LONG = torch.tensor(1e3, dtype=torch.float64)
-
-
-def random_votes(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def random_lengths(*shape):

@@ -3,11 +3,8 @@
 import pytest
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import dynamic_routing
-
-
-def random_votes(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def test_without_agreement_only_the_prior_routes():

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import em_routing
 from torchcaps.types import Window
 
@@ -14,10 +15,6 @@ BETA_A = {"paper": 1.0, "official": 1e-3, "gritzman": 1.0}
 FLOOR = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
 OVERLAPPING = Window((4, 5, 2), (3, 2), (1, 2))
 DISJOINT = Window((5, 5, 2), (2, 2), (2, 2))  # the last row and column are in no window
-
-
-def random_votes(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def random_arguments(*shape, variant="paper"):

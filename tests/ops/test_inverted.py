@@ -5,13 +5,10 @@ import math
 import pytest
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import fused, inverted_routing, inverted_step
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, VoteMap
-
-
-def random_votes(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def numbers(*rows):

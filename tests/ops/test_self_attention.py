@@ -2,11 +2,8 @@
 
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import self_attention_routing
-
-
-def random_votes(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def test_turned_votes_turn_the_parents():

@@ -2,11 +2,8 @@
 
 import torch
 
+from ops.random_votes import random_votes
 from torchcaps.ops import uniform_routing
-
-
-def random_votes(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def test_scaling_the_votes_undoes_the_constant():
