@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from torchcaps.ops import native
 from torchcaps.ops.convolution import winograd as kernel
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import build
 
+pytestmark = pytest.mark.usefixtures("kernels")
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 # Images, channels in and out, height, width, padding: whole lanes, ragged ones, one of each, odd
 # and even sides, tiles that are cut, more rows of tiles than are made at once.
@@ -26,12 +26,6 @@ SHAPES = [
     (1, 4, 5, 3, 40, 1),
 ]
 SOME = SHAPES[1]
-
-
-@pytest.fixture(autouse=True)
-def _library():
-    if not native.available():
-        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
 
 
 def tensors(shape, layout="contiguous", whole=False, seed=0):
