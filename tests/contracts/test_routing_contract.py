@@ -381,13 +381,11 @@ def test_wrong_first_iteration_is_called_by_name():
     ids=lambda fault: next(iter(fault)),
 )
 def test_parity_sees_another_formula_and_another_gradient(fault):
-    def reference(votes):
-        parents, couplings = dynamic_twin(votes)
-        return parents, couplings[-1]
-
     with pytest.raises(RoutingContractError, match=r"^parity: expected values and gradients of"):
         assert_routing_contract(
-            partial(dynamic_routing, **fault), reference=reference, leftover="leaky" in fault
+            partial(dynamic_routing, **fault),
+            reference=dynamic("default").reference,
+            leftover="leaky" in fault,
         )
 
 
@@ -396,9 +394,7 @@ def test_parity_sees_activations():
         parents, steps, _ = dynamic_routing(votes, keep=keep)
         return Routed(Capsules(parents.pose, parents.activation**2), steps)
 
-    def reference(votes):
-        parents, couplings = dynamic_twin(votes)
-        return parents, couplings[-1]
+    reference = dynamic("default").reference
 
     def own_activation(votes):
         parents, coupling = reference(votes)

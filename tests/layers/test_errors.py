@@ -11,9 +11,9 @@ from torch import nn
 import torchcaps as tc
 from error_text import cases_of, said_by
 from layers.routing.bound import bound
+from layers.test_head import IMAGE, backbone, head
 from torchcaps import layers, ops
 from torchcaps.layers import (
-    CapsuleHead,
     Conv3dCapsules,
     ConvCapsules,
     Decoder,
@@ -27,7 +27,6 @@ from torchcaps.layers.balance import balance
 from torchcaps.types import Capsules, Routed, Step, VoteMap
 
 ERRORS = Path(__file__).with_name("errors.txt")
-IMAGE = (3, 14, 18)
 
 
 def of(*shape):
@@ -58,15 +57,6 @@ def decoder(**options):
 
 def deconv():
     return DeconvDecoder(d_in=2, image=(3, 4, 5)).eval()
-
-
-def backbone():
-    """Feature maps of 5 × 7 from images of 14 × 18."""
-    return nn.Sequential(nn.Conv2d(3, 6, 5, stride=2), nn.BatchNorm2d(6), nn.ReLU())
-
-
-def head(below=None, image=IMAGE, **options):
-    return CapsuleHead.after(below or backbone(), image=image, n_classes=3, **options)
 
 
 def network():
@@ -140,6 +130,7 @@ NAMES |= {
     "math": math,
     "VoteMap": VoteMap,
     "bound": bound,
+    **{"IMAGE": IMAGE, "backbone": backbone, "head": head},
     "route_sequentially": partial(routed, layers.route_sequentially),
     "route_at_once": partial(routed, partial(layers.route_concurrently, iterations=2)),
     "deepcaps": partial(tc.create_model, "rem_deepcaps", image=(1, 16, 16), n_classes=3),
