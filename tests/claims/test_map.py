@@ -225,7 +225,6 @@ def test_every_protocol_of_the_claims_is_known():
 
 
 def test_every_statistic_and_step_is_known():
-    assert {metric for job in JOBS for metric in job.metrics} <= STATISTICS.keys()
     assert {step for job in JOBS for step in job.after} == {*WAYS, NARROW, "quantise"}
     assert {metric for job in JOBS for metric in job.metrics} == STATISTICS.keys()
 

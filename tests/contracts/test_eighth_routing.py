@@ -82,17 +82,6 @@ def test_every_layer_knows_it():
     assert routed.steps[0].coupling.shape == (2, 2 * 3, 18, 3)
 
 
-def test_a_network_trains_with_it_and_comes_back_from_disk(tmp_path):
-    model = tc.create_model("capsnet", image=(1, 20, 24), n_classes=3, routing="star")
-    out = model(torch.rand(2, 1, 20, 24), torch.tensor([0, 2]))
-    tc.ops.margin_loss(out.scores, torch.tensor([0, 2])).backward()
-    assert model.layers["classes"].routing.sharpness.grad.abs() > 0
-    tc.save(model, tmp_path / "star.safetensors")
-    image = torch.rand(2, 1, 20, 24)
-    again = tc.load(tmp_path / "star.safetensors")
-    assert torch.equal(again(image).scores, model.eval()(image).scores)
-
-
 def star_by_sample(vote_map, **options):
     """The form without stored votes, one sample at a time."""
     samples = []
