@@ -1,6 +1,5 @@
 """CapsNet: its size as printed and on paper, and the readings its docstring fixes."""
 
-import pytest
 import torch
 
 from torchcaps import create_model
@@ -13,13 +12,9 @@ def test_28_pixels_give_1152_primary_capsules():
     assert model.layers["classes"].n_in == 1152
 
 
-@pytest.fixture(scope="module")
-def small():
+def test_no_relu_before_the_primary_squash():
     torch.manual_seed(0)
-    return create_model("capsnet", image=(1, 17, 19), n_classes=3, iterations=4)
-
-
-def test_no_relu_before_the_primary_squash(small):
+    small = create_model("capsnet", image=(1, 17, 19), n_classes=3)
     pose = small(torch.rand(2, 1, 17, 19), keep="last").trace[0].children.pose
     # A ReLU would leave no negative component; without it about half are.
     assert 0.3 < (pose < 0).double().mean() < 0.7

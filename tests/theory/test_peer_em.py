@@ -11,6 +11,7 @@ import itertools
 import pytest
 import torch
 
+from theory.test_peer import is_negated
 from torchcaps.ops import em_routing, materialise
 from torchcaps.ops.routing import em
 from torchcaps.types import Capsules, VoteMap
@@ -76,10 +77,6 @@ def costs(monkeypatch):
 
     monkeypatch.setattr(em, "_cost", kept)
     return made
-
-
-def is_negated(minus, plus):
-    return torch.equal(minus, -plus) and plus.abs().max() > 0
 
 
 def assert_blind(plus, minus):
