@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchcaps as tc
+from on_meta import count, size
 from torchcaps.layers import AttentionCapsules, DenseCapsules
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
@@ -27,10 +28,6 @@ def layer_of(kind, n, d):
 def children(n, d, samples=1, **options):
     pose = torch.rand(samples, n, d, **options)
     return Capsules(pose, pose.norm(dim=-1))
-
-
-def parameters(layer):
-    return sum(weight.numel() for weight in layer.parameters())
 
 
 def flops(kind, n, d):
@@ -67,7 +64,7 @@ TIME = {
 def test_table_3(kind, what):
     for n, d in SIZES:
         if what == "space":
-            assert parameters(layer_of(kind, n, d)) == SPACE[kind](n, d)
+            assert size(layer_of(kind, n, d)) == SPACE[kind](n, d)
         else:
             assert flops(kind, n, d) == TIME[kind](n, d)
 
@@ -76,7 +73,7 @@ def test_routing_costs_more_than_self_attention():
     """Parameters, FLOPs, peak memory and time at n = 64, d = 16. That parameters grow by 2 and 2 as
     against 0 and 2 is `test_table_3`."""
     n, d = 64, 16
-    assert parameters(layer_of("rba", n, d)) > parameters(layer_of("mhsa", n, d))
+    assert size(layer_of("rba", n, d)) > size(layer_of("mhsa", n, d))
     assert flops("rba", n, d) > flops("mhsa", n, d)
     assert peak_of("rba", n, d) > peak_of("mhsa", n, d)
     given, spent = children(n, d, SAMPLES), {"rba": [], "mhsa": []}
@@ -124,7 +121,7 @@ def test_inverted_attention_has_a_quarter_of_the_parameters(ours):
     """Of a ResNet-18 that is made for the same images: 4.0 times fewer with a hundred classes, and
     6.1 times fewer with ten."""
     ratios = [
-        parameters(tc.create_model(large)) / parameters(tc.create_model(small))
+        count(large) / count(small)
         for large, small in (
             ("tsai_resnet18_c100", "tsai_inverted_resnet_c100"),
             ("resnet18", "tsai_inverted_resnet_c10"),

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from on_meta import count
 from tables import rows_beside
 from torchcaps.data import Batch
 from torchcaps.data.registry import data_set
@@ -140,11 +141,10 @@ def test_epochs_log_what_judges_of_curves_read():
 def test_a_wider_network_has_as_many_parameters_as_the_one_it_is_held_against():
     jobs = plan_of(find_claim("gu2021-q-capacity-explains-multimnist")).jobs
     wide = next(job for job in jobs if "types" in job.options)
-    sizes = []
-    for model, options in (("gu_capsnet", {}), (wide.model, wide.options)):
-        with torch.device("meta"):
-            network = create_model(model, image=(1, 36, 36), n_classes=10, **options)
-        sizes.append(sum(each.numel() for each in network.parameters()))
+    sizes = [
+        count(model, image=(1, 36, 36), n_classes=10, **options)
+        for model, options in (("gu_capsnet", {}), (wide.model, wide.options))
+    ]
     assert sizes == [11_361_808, 11_414_488]
 
 

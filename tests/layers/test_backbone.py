@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from on_meta import size
 from tables import beside
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
@@ -64,10 +65,6 @@ BACKBONES = [
     lambda channels: FrozenTrunk(channels, "resnet18_imagenet"),
     lambda channels: nn.Sequential(_stem(channels), _Cell(WIDTH, 4)),
 ]
-
-
-def size(module):
-    return sum(p.numel() for p in module.parameters())
 
 
 @pytest.mark.parametrize("image", [(1, 11, 17), (3, 12, 11), (2, 20, 23)])

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from on_meta import size
 from torchcaps.layers import Decoder, DeconvDecoder
 from torchcaps.ops import reconstruction_loss
 from torchcaps.types import Capsules
@@ -63,7 +64,7 @@ def test_pixels_lie_between_zero_and_one():
 def test_size_on_paper():
     # 4·2 → 512 → 1024 → 3·4·5, each with its bias
     expected = (8 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 60 + 60)
-    assert sum(p.numel() for p in made().parameters()) == expected
+    assert size(made()) == expected
 
 
 def test_without_a_mask_all_classes_are_seen_and_no_target():
@@ -147,7 +148,7 @@ def test_deconv_sees_the_drawn_class_alone():
 def test_deconv_on_paper(image, features, channels):
     start = 32 * features + features + 2 * 16
     expected = start + sum(9 * a * b + b for a, b in pairwise(channels))
-    counted = sum(p.numel() for p in DeconvDecoder(d_in=32, image=image).parameters())
+    counted = size(DeconvDecoder(d_in=32, image=image))
     assert counted == expected
     assert image[0] == 1 or counted == 67_571
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from on_meta import count, created
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.convolution import LargeConv2d
@@ -46,12 +47,6 @@ def images(count=3, image=IMAGE):
     return torch.rand(count, *image, generator=torch.Generator().manual_seed(5))
 
 
-def size(name, **chosen):
-    with torch.device("meta"):
-        model = create_model(name, **chosen)
-    return sum(p.numel() for p in model.parameters())
-
-
 def linear_widths(model):
     return [each.out_features for each in model.modules() if isinstance(each, nn.Linear)]
 
@@ -61,7 +56,7 @@ TRUNK = (81 * 256 + 256) + (256 * 81 * 256 + 256)
 
 
 def test_convnet_cr_is_as_large_as_capsnet():
-    assert size("gu_convnet_cr") == size("gu_convnet_cr_sf") == size("capsnet")
+    assert count("gu_convnet_cr") == count("gu_convnet_cr_sf") == count("capsnet")
 
 
 @pytest.mark.parametrize(
@@ -75,39 +70,36 @@ def test_convnet_cr_is_as_large_as_capsnet():
     ],
 )
 def test_large_kernels_cost_what_capsnet_costs(kernel, capsnet):
-    found = size("gu_convnet_fc_lk", image=(1, 40, 40), kernel=kernel)
+    found = count("gu_convnet_fc_lk", image=(1, 40, 40), kernel=kernel)
     assert 0.99 * capsnet < found <= capsnet
 
 
 def test_a_narrow_network_of_three_convolutions():
-    with torch.device("meta"):
-        model = create_model("convnet_fc", image=(1, 40, 40), width=64)
+    model = created("convnet_fc", image=(1, 40, 40), width=64)
     widths = [m.out_channels for m in model.modules() if isinstance(m, torch.nn.Conv2d)]
     assert widths == [64, 64, 32]
     # As large as CapsNet that is as narrow.
-    capsnet = size("capsnet", image=(1, 40, 40), width=64)
-    found = size("gu_convnet_fc_lk", image=(1, 40, 40), width=64)
+    capsnet = count("capsnet", image=(1, 40, 40), width=64)
+    found = count("gu_convnet_fc_lk", image=(1, 40, 40), width=64)
     assert 0.99 * capsnet < found <= capsnet
 
 
 def test_units_of_large_kernels_fill_the_size_of_capsnet():
-    budget = size("capsnet", image=(1, 36, 36))
-    with torch.device("meta"):
-        model = create_model("gu_convnet_fc_lk")
-        same = create_model("gu_convnet_fc_lk", reconstruction=True)
+    budget = count("capsnet", image=(1, 36, 36))
+    model = created("gu_convnet_fc_lk")
+    same = created("gu_convnet_fc_lk", reconstruction=True)
     assert linear_widths(model) == [182, 107, 10]
     # convolutions | 12·12·128 features
     units = (18_432 * 182 + 182) + (182 * 107 + 107) + (107 * 10 + 10)
-    assert size("gu_convnet_fc_lk") == TRUNK + (256 * 81 * 128 + 128) + units
+    assert count("gu_convnet_fc_lk") == TRUNK + (256 * 81 * 128 + 128) + units
     # One unit more, of as many weights as there are features, is too much.
-    assert size("gu_convnet_fc_lk") <= budget < size("gu_convnet_fc_lk") + 18_432
+    assert count("gu_convnet_fc_lk") <= budget < count("gu_convnet_fc_lk") + 18_432
     # The decoder comes on top: with and without it the classifier is the same.
     assert linear_widths(same)[:3] == [182, 107, 10]
 
 
 def test_units_of_large_kernels_never_vanish():
-    with torch.device("meta"):
-        model = create_model("gu_convnet_fc_lk", image=(1, 25, 25))
+    model = created("gu_convnet_fc_lk", image=(1, 25, 25))
     assert linear_widths(model) == [41, 24, 10]
 
 
@@ -143,8 +135,7 @@ def test_maps_of_the_tables():
 
 
 def test_normalisation_comes_after_the_relu_but_not_after_the_first():
-    with torch.device("meta"):
-        dmm = create_model("tsai_dmm_cnn_fcpool")
+    dmm = created("tsai_dmm_cnn_fcpool")
     kinds = [type(each) for each in layers_of(dmm.features)]
     plain, normed = [nn.Conv2d, nn.ReLU], [nn.Conv2d, nn.ReLU, nn.BatchNorm2d]
     assert kinds == [*plain, *normed, *normed, nn.Flatten]

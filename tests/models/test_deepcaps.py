@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from on_meta import created, size
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
 from torchcaps.data import ImageSet
@@ -46,15 +47,10 @@ def images(count=3, image=IMAGE):
     return torch.rand(count, *image, generator=torch.Generator().manual_seed(5))
 
 
-def size_of(model):
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def test_parameters_below_the_classes():
-    with torch.device("meta"):
-        model = create_model("deepcaps")
-    above = size_of(model.layers["classes"]) + size_of(model.decoder)
-    assert size_of(model) - above == 6_805_504
+    model = created("deepcaps")
+    above = size(model.layers["classes"]) + size(model.decoder)
+    assert size(model) - above == 6_805_504
 
 
 @pytest.mark.parametrize(
@@ -85,8 +81,7 @@ def test_every_cell_halves_the_map_and_rounds_up(image, sides):
 
 
 def test_the_routed_layer_is_that_of_the_code():
-    with torch.device("meta"):
-        skip = create_model("deepcaps").layers["cell_4_skip"]
+    skip = created("deepcaps").layers["cell_4_skip"]
     assert isinstance(skip, Conv3dCapsules)
     assert (skip.iterations, skip.squash_over, skip.d_in, skip.d_out) == (3, "map", 8, 8)
     assert torch.equal(made().layers["cell_4_skip"].bias, torch.full((32, 8), 0.1))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from on_meta import count, created, size
 from tables import beside
 from torchcaps import create_model
 from torchcaps.layers import (
@@ -15,20 +16,6 @@ from torchcaps.layers import (
 )
 from torchcaps.models import MODELS
 from torchcaps.ops.squashing import squash
-
-
-def size(module):
-    return sum(p.numel() for p in module.parameters())
-
-
-def count(name, **options):
-    with torch.device("meta"):
-        return size(create_model(name, **options))
-
-
-def created(name):
-    with torch.device("meta"):
-        return create_model(name)
 
 
 def made(name, seed=7, **options):
@@ -67,8 +54,7 @@ def test_a_routing_object_whose_parents_have_activations_lets_classes_score():
 def test_whatever_the_routing_the_lengths_of_classes_are_squashed_alike(name):
     found = {}
     for routing in MODELS[name].routings:
-        with torch.device("meta"):
-            classes = create_model(name, routing=routing).layers["classes"]
+        classes = created(name, routing=routing).layers["classes"]
         found[routing] = getattr(classes.routing, "squash", None)
     # These squash nothing.
     assert found.pop("em", None) is None
@@ -79,8 +65,7 @@ def test_whatever_the_routing_the_lengths_of_classes_are_squashed_alike(name):
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])
 def test_the_kernel_study_is_on_both_convolutions(kernel):
-    with torch.device("meta"):
-        model = create_model("gu_capsnet", kernel=kernel)
+    model = created("gu_capsnet", kernel=kernel)
     first, second = (m for m in model.modules() if isinstance(m, nn.Conv2d))
     assert first.kernel_size == second.kernel_size == (kernel, kernel)
     assert (first.stride, second.stride) == ((1, 1), (2, 2))
@@ -90,8 +75,7 @@ def test_the_kernel_study_is_on_both_convolutions(kernel):
 
 @pytest.mark.parametrize(("types", "d_primary"), [(8, 32), (16, 16), (32, 8), (64, 4)])
 def test_the_group_study_keeps_256_channels(types, d_primary):
-    with torch.device("meta"):
-        model = create_model("gu_aff_capsnet", types=types, d_primary=d_primary)
+    model = created("gu_aff_capsnet", types=types, d_primary=d_primary)
     assert model.primary.projection[0].out_channels == 256
     assert model.primary_grid == (12, 12, types)
     # One matrix a class for all children.
@@ -299,8 +283,7 @@ def test_only_attention_has_the_learned_prior_of_efficient_capsnet():
     """A prior for each pair of 16 children and ten classes. Dynamic routing would take it for its
     first logits, which start at zero in [sabour2017]."""
     for routing, prior in (("self_attention", 16 * 10), ("dynamic", 0)):
-        with torch.device("meta"):
-            classes = create_model("rem_eff_mnist", routing=routing).layers["classes"]
+        classes = created("rem_eff_mnist", routing=routing).layers["classes"]
         assert size(classes) == 16 * 10 * 8 * 16 + prior
 
 
@@ -380,8 +363,7 @@ def test_widths_are_the_capsules_below_the_classes(widths, d_pose):
 @pytest.mark.parametrize(("n_layers", "pairs"), [(2, 0), (3, 0), (4, 1), (5, 2)])
 @pytest.mark.parametrize("name", ["peer_deep_dynamic", "peer_deep_em"])
 def test_layers_count_the_primary_one_and_the_classes(name, n_layers, pairs):
-    with torch.device("meta"):
-        model = create_model(name, n_layers=n_layers)
+    model = created(name, n_layers=n_layers)
     assert 1 + len(model.layers) == n_layers
     if n_layers == 2:
         weights = 1152 * 10 * 8 * 16
@@ -459,8 +441,7 @@ def test_balancing_leaves_no_trace_in_running_distances():
 @pytest.mark.parametrize("name", SMALL["constants"])
 def test_gradients_of_the_rem_networks_come_through_the_last_iteration(name):
     said = SMALL["constants"][name]
-    with torch.device("meta"):
-        model = create_model(name.split()[0], **said.get("options", {}))
+    model = created(name.split()[0], **said.get("options", {}))
     assert model.layers[said["layer"]].routing.detach == said["constant"]
 
 

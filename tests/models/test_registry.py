@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from on_meta import created
 from registries import as_before
 from tables import beside, worked_out
 from torchcaps import create_model, list_models, load, save
@@ -58,8 +59,7 @@ def test_a_sign_net_has_twenty_parents_a_child():
 
 @pytest.mark.parametrize("name", ["tsai_inverted_simple_c10", "tsai_inverted_resnet_c10"])
 def test_width_is_that_of_the_backbone(name):
-    with torch.device("meta"):
-        model = create_model(name, width=64)
+    model = created(name, width=64)
     assert model.primary.projection.in_channels == 64
 
 
@@ -107,8 +107,7 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
     assert out.scores.shape == (2, MODELS[name].n_classes)
     # Also of what no network has ever heard.
-    with torch.device("meta"):
-        sharp = create_model(name, routing="star", sharpness=0.5)
+    sharp = created(name, routing="star", sharpness=0.5)
     told = {each.sharpness for each in sharp.modules() if isinstance(each, StarRouting)}
     assert told == {0.5}
     assert sharp.config["sharpness"] == 0.5
@@ -167,8 +166,7 @@ def test_what_is_refused_with_a_reason_may_be_said_with_another_word():
 
 
 def test_no_more_layer_is_no_layer_whatever_the_network_has():
-    with torch.device("meta"):
-        model = create_model("tsai_inverted_simple_c100", hidden=0)
+    model = created("tsai_inverted_simple_c100", hidden=0)
     assert list(model.layers) == ["conv_1", "conv_2", "classes"]
 
 

@@ -3,12 +3,12 @@
 import torch
 from torch import nn
 
+from on_meta import created
 from torchcaps import create_model
 
 
 def test_eighteen_layers_with_weights():
-    with torch.device("meta"):
-        model = create_model("resnet18")
+    model = created("resnet18")
     layers = [each for each in model.modules() if isinstance(each, nn.Conv2d | nn.Linear)]
     shortcuts = [
         each for each in layers if isinstance(each, nn.Conv2d) and each.kernel_size == (1, 1)
@@ -19,8 +19,7 @@ def test_eighteen_layers_with_weights():
 
 
 def test_maps_halve_three_times():
-    with torch.device("meta"):
-        maps = create_model("resnet18").features[0]
+    maps = created("resnet18").features[0]
     features, found = torch.empty(2, 3, 32, 32, device="meta"), []
     for layer in maps:
         features = layer(features)
