@@ -55,20 +55,16 @@ class Nursery:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def run(self, line: str, kill_after: float | None = None, *, first: str = "") -> int:
-        """How a process ended that was told this line, killed so long after it began, or after it
-        said `first`, if it was not done."""
+    def run(self, line: str, kill_after: float | None = None) -> int:
+        """How a process ended that was told this line, killed so long after it began if it was not
+        done."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         pid = int(self._read())
         if kill_after is not None:
-            if first:
-                assert self._read() == first
             time.sleep(kill_after)
             # It may be done.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        while not (ended := self._read()).lstrip("-").isdigit():
-            pass
-        return int(ended)
+        return int(self._read())
