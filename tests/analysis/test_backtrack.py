@@ -7,7 +7,7 @@ import torch
 import torchcaps as tc
 from torchcaps.analysis import backtracked, tree_pixels, tree_size
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
-from traces import even, network
+from traces import network
 
 
 def test_a_tree_of_two_layers_on_paper():
@@ -35,10 +35,6 @@ def test_the_size_of_a_tree_on_paper():
     alone = network({"hidden": hidden[1:], "classes": [[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1]]]})
     # The class has a child, hidden 0, which has none.
     assert tree_size(alone, torch.tensor([0]), n_classes=3).tolist() == [1]
-
-
-def test_an_even_split_leads_nowhere():
-    assert not any(bool(edges.any()) for edges in backtracked(network({"c": even(1, 4, 3)}), 1))
 
 
 def layer(name, children, coupling, parents, **more):

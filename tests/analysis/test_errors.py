@@ -1,4 +1,5 @@
-"""What measurements say of what they cannot be made of or see, in errors.txt, word by word."""
+"""What measurements say of what they cannot be made of or see, in errors.txt, word by word; what is
+nearly refused; and that a refusal changes nothing."""
 
 import math
 from dataclasses import replace
@@ -6,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.utils import _pytree
@@ -13,11 +15,15 @@ from torch.utils import _pytree
 from error_text import cases_of, said_by
 from torchcaps import analysis, create_model
 from torchcaps.analysis import (
+    MeasureActivity,
+    MeasureCalibration,
+    MeasureCouplings,
     MeasureKeys,
     MeasurePerturbation,
     MeasureRobustness,
     MeasureSelectivity,
     MeasureSeparation,
+    MeasureTreeDistance,
     causal_use,
     measure,
 )
@@ -122,7 +128,12 @@ def measured_in_training(model):
 
 
 def used_in_training():
-    causal_use(in_training(), torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
+    network = in_training()
+    before = {name: each.clone() for name, each in network.state_dict().items()}
+    try:
+        causal_use(network, torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
+    finally:
+        assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items())
 
 
 grid = create_model("mitterreiter_grid", image=(1, 20, 20), n_classes=3, widths="6,5").eval()
@@ -149,3 +160,26 @@ def said(call):
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))
 def test_what_is_told(call, sentence):
     assert said(call) == sentence
+
+
+def test_numbers_of_numpy_are_kept_as_those_of_python():
+    assert type(MeasureKeys(levels=np.int64(5)).levels) is int
+    assert type(MeasureCalibration(bins=np.int64(5)).bins) is int
+    assert type(MeasureCouplings(bins=np.int64(5)).bins) is int
+
+
+def test_normalisation_that_keeps_nothing_may_be_in_training():
+    network = create_model("rem_eff_norb", image=(2, 28, 28), n_classes=3)
+    (found,) = measure(
+        partial(network, keep="last"), [torch.rand(2, 2, 28, 28)], [MeasureActivity()]
+    )
+    assert found.images == 2
+
+
+def test_a_sample_takes_bfloat16():
+    (found,) = measure(
+        lambda pixels: NAMES["LOOK"](pixels.float()),
+        [(PIXELS.bfloat16(), LABELS)],
+        [MeasureTreeDistance()],
+    )
+    assert found.layers

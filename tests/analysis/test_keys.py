@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureKeys, quantise
-from torchcaps.analysis.keys import key_entropy
 from traces import network
 
 
@@ -22,13 +21,6 @@ def random_case(images=200):
     generator = torch.Generator().manual_seed(3)
     coupling = (torch.randn(images, 2, 3, generator=generator) / 2).softmax(-1).double()
     return coupling, torch.randint(2, (images,), generator=generator)
-
-
-@pytest.mark.parametrize(
-    ("counts", "entropy"), [((), 0.0), ((5,), 0.0), ((1, 1), 1.0), ((2, 1, 1), 1.5), ((1,) * 8, 3)]
-)
-def test_entropy_on_paper(counts, entropy):
-    assert key_entropy(counts) == entropy
 
 
 def test_two_objects_have_a_key_each():

@@ -55,10 +55,3 @@ def test_every_quantity_of_a_measurement_is_written(measure):
             assert numbers[field.name] == json.loads(json.dumps(value))
             if field.name not in ("name", "sweep"):
                 assert written["units"][field.name] == field.metadata["unit"]
-
-
-def test_thresholds_and_sweep_are_written():
-    written = json.loads(capsule_activity(TRACE).to_json())
-    assert written["thresholds"] == [0.1, 0.05, 0.05]
-    assert [row[0] for row in written["sweep"]["classes"]] == [0.2, 0.5, 1.0, 2.0]
-    assert written["sweep"]["classes"][2] == [1.0, 4.0, 0]

@@ -1,4 +1,4 @@
-"""The child in a slot of a window is the one that lies there, counted by hand and by loops."""
+"""The child in a slot of a window is the one that lies there, counted by loops."""
 
 from dataclasses import replace
 
@@ -7,13 +7,6 @@ import torch
 from torchcaps.analysis import child_of
 from torchcaps.types import Window
 from traces import even, network
-
-
-def test_slots_on_paper():
-    # A grid of 1 × 3 positions with 2 types: windows of 2 see (0, 1, 2, 3) and (2, 3, 4, 5).
-    (layer,) = network({"conv": even(2, 6, 2)})
-    layer = replace(layer, window=Window((1, 3, 2), (1, 2), (1, 1)))
-    assert child_of((layer,))["conv"].tolist() == [[0, 1, 2, 3], [2, 3, 4, 5]]
 
 
 def test_loops_over_rows_columns_and_types_agree():
