@@ -1,15 +1,18 @@
 """Small images, a small network, and the files of a run that nobody trained."""
 
 import json
+import math
 from functools import cache
 
 import safetensors.torch
 import torch
+from torch import nn
 
 from torchcaps._paths import write_whole
 from torchcaps.data import PartWholeSpec, part_whole, sign_set
 from torchcaps.models import create_model, save
 from torchcaps.train import Run, make_recipe
+from torchcaps.types import Output
 
 NETWORK = "mitterreiter_5x16"
 
@@ -39,6 +42,31 @@ def small_network(name=NETWORK, image=(1, 24, 24), **options):
         return create_model(name, image=image, **options).eval()
 
 
+class Plain(nn.Module):
+    """Nothing but images in, no capsules, and no batch statistics."""
+
+    def __init__(self, image=(1, 24, 24), n_classes=10):
+        super().__init__()
+        self.layer = nn.Linear(math.prod(image), n_classes)
+
+    def forward(self, images):
+        return Output(self.layer(images.flatten(1)), "logits")
+
+
+class Channels(nn.Module):
+    """Scores of the classes are the first pixels of the channels; no capsules."""
+
+    def __init__(self, scores_are="lengths"):
+        super().__init__()
+        self.scores_are, self.seen, self.kept = scores_are, [], None
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, image, *, keep="none"):
+        self.seen.append(len(image))
+        self.kept = keep
+        return Output(image[:, :, 0, 0] * self.scale, self.scores_are)
+
+
 def lay_run(folder, result=None, *, network=None, seen="abc", **fields):
     """Lay down the files of a finished run; one without a result has no network either."""
     run = Run(folder)
@@ -52,6 +80,15 @@ def lay_run(folder, result=None, *, network=None, seen="abc", **fields):
 def rows(run):
     """What epochs told, but for how long they took."""
     return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
+
+
+def assert_same(found, expected):
+    """Two runs are done, with the same bits and results but for how long they took."""
+    assert found.is_done
+    assert found.model_file.read_bytes() == expected.model_file.read_bytes()
+    assert rows(found) == rows(expected)
+    one, other = ({**run.result(), "seconds_of_last_stretch": 0} for run in (found, expected))
+    assert one == other
 
 
 def contents(folder):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 # A GPU would have to tell them to Python; what asks a processor alone (`may_look`) may be told.
 READING = (torch.ops.aten._local_scalar_dense.default,)
@@ -79,3 +79,23 @@ def graphs_on_a_processor(monkeypatch):
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     return made
+
+
+class Recorded(TorchDispatchMode):
+    """The operators that were called: names, shapes, strides and numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        flat, _ = tree_flatten((args, kwargs or {}))
+        self.calls.append((str(func), *map(said, flat)))
+        return func(*args, **(kwargs or {}))
+
+
+def said(value):
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value.stride(), value.dtype, value.device.type
+    # What a profiler is told of an optimiser's step differs and is no number.
+    return type(value).__name__ if isinstance(value, torch.ScriptObject) else value

@@ -22,36 +22,8 @@ class Training:
     def __init__(self, epoch: int, max_epochs: int = 3):
         self.current_epoch, self.recipe = epoch, SimpleNamespace(epochs=max_epochs, keep="last")
         self.metrics = {"loss": 0.5, "validation_accuracy": 0.25}
-        self.saved_after: list[int] = []
         self.ranks = Ranks()
         self.should_stop, self.device = False, torch.device("cpu")
-
-    def save(self, path: Path) -> None:
-        self.saved_after = [row["epoch"] for row in Run(path.parent).metrics()]
-        path.write_text(f"state {self.current_epoch}")
-
-
-def end_of_epoch(run: Run, loop: Training) -> None:
-    callback = SaveState(run)
-    callback.on_train_epoch_start(loop)
-    callback.on_train_epoch_end(loop)
-
-
-def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    end_of_epoch(run, Training(0))
-
-    class Full(Training):
-        def save(self, path: Path) -> None:
-            path.write_text("sta")
-            raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        end_of_epoch(run, Full(1))
-    assert run.state_file.read_text() == "state 0"
-    end_of_epoch(run, Training(1))
-    assert run.state_file.read_text() == "state 1"
-    assert not list(tmp_path.glob("*.partial"))
 
 
 class OnGpu(Training):

@@ -3,7 +3,6 @@ same sequence of operators as the next. What GPUs do with it, tests/gpu says."""
 
 import itertools
 import math
-import os
 import random
 import signal
 from types import SimpleNamespace
@@ -12,13 +11,12 @@ from typing import get_args
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
 
 from laid_runs import rows
-from recorded_graph import graphs_on_a_processor
+from recorded_graph import Recorded, graphs_on_a_processor
+from steps import signalled, step_that
 from torchcaps import create_model
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
@@ -44,26 +42,6 @@ SCHEDULES = {
 }
 LOSSES, PRECISIONS = ("margin", "spread", "cross_entropy"), ("float32", "bfloat16")
 OPTIMISERS = ("adam", "adamw", "sgd")
-
-
-class Recorded(TorchDispatchMode):
-    """The operators that were called: names, shapes, strides and numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        flat, _ = tree_flatten((args, kwargs or {}))
-        self.calls.append((str(func), *map(said, flat)))
-        return func(*args, **(kwargs or {}))
-
-
-def said(value):
-    if isinstance(value, Tensor):
-        return tuple(value.shape), value.stride(), value.dtype, value.device.type
-    # What a profiler is told of an optimiser's step differs and is no number.
-    return type(value).__name__ if isinstance(value, torch.ScriptObject) else value
 
 
 def drawn(name):
@@ -379,7 +357,7 @@ def test_a_run_by_graphs_is_the_run_without_them_also_after_a_stop(model, tmp_pa
     monkeypatch.setattr("torchcaps.train.loop.why_not", lambda *_, **__: "")
     monkeypatch.setattr(of_update, "Rows", lambda most: Rows(3))
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", stopping(Loop.training_step, after=6))
+        patch.setattr(Loop, "training_step", step_that(signalled(signal.SIGTERM), 5))
         with pytest.raises(Interrupted):
             fit(recipe, tmp_path / "graphs", own=own)
     run = fit(recipe, tmp_path / "graphs", own=own)
@@ -390,17 +368,6 @@ def test_a_run_by_graphs_is_the_run_without_them_also_after_a_stop(model, tmp_pa
     for name, weight in expected.items():
         assert torch.equal(weights[name], weight), name
     assert rows(run) == rows(whole)
-
-
-def stopping(training_step, after):
-    """Tell the process to stop when so many updates were made."""
-
-    def step(loop, batch, batch_idx):
-        training_step(loop, batch, batch_idx)
-        if loop.global_step == after:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return step
 
 
 def test_a_loss_that_is_lost_is_told_with_its_step_when_it_is_read(monkeypatch):

@@ -7,10 +7,10 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
-from laid_runs import rows
-from torchcaps import Output, TorchcapsError, create_model
+from laid_runs import Plain, rows
+from steps import raising, step_that
+from torchcaps import TorchcapsError, create_model
 from torchcaps.data import Batch, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.train import compiled as of_compiled
@@ -18,7 +18,7 @@ from torchcaps.train import fit, make_recipe
 from torchcaps.train.loop import Loop
 from torchcaps.train.update import Update
 
-SPEC = PartWholeSpec(size=20, n_classes=3)
+SPEC, SIZE = PartWholeSpec(size=20, n_classes=3), (1, 20, 20)
 OWN = part_whole("train", 40, spec=SPEC), part_whole("test", 6, spec=SPEC)
 # A rate that falls, class weights and a decoder; a margin that grows, masks.
 RUNS = {
@@ -61,8 +61,13 @@ def same_weights(run, other, **tolerance):
     assert weights.keys() == expected.keys()
 
 
-@pytest.mark.parametrize("model", ["capsnet", pytest.param("peer_sign_em", marks=pytest.mark.slow)])
-def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, tmp_path, monkeypatch, tracing):
+# In the middle of the second epoch: of three steps, or of two that go by two batches each.
+@pytest.mark.parametrize(
+    ("model", "stop_at"), [("capsnet", 5), pytest.param("peer_sign_em", 3, marks=pytest.mark.slow)]
+)
+def test_a_compiled_run_is_the_run_without_also_after_a_stop(
+    model, stop_at, tmp_path, monkeypatch, tracing
+):
     recipe = recipe_of(model)
     eager = fit(recipe, tmp_path / "eager", own=OWN)
     assert not tracing
@@ -70,23 +75,12 @@ def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, tmp_path, mo
     assert len(tracing) == 1
     same_weights(whole, eager, rtol=0, atol=1e-6)
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", stopping(Loop.training_step))
+        patch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), stop_at))
         with pytest.raises(Interrupted):
             fit(recipe, tmp_path / "run", own=OWN, compiled=True)
     run = fit(recipe, tmp_path / "run", own=OWN, compiled=True)
     same_weights(run, whole, rtol=0, atol=0)
     assert rows(run) == rows(whole)
-
-
-def stopping(training_step):
-    """Have Ctrl-C come in the middle of the second epoch."""
-
-    def step(loop, batch, batch_idx):
-        training_step(loop, batch, batch_idx)
-        if (loop.current_epoch, batch_idx) == (1, 1):
-            raise KeyboardInterrupt
-
-    return step
 
 
 def test_the_environment_says_whether_a_stretch_was_compiled(tmp_path, tracing):
@@ -104,7 +98,7 @@ def test_many_networks_can_be_compiled_one_after_the_other(tracing):
     """Graphs of those before count for nothing: torch makes eight of a function and no more."""
     recipe = make_recipe(model="own", data="own")
     for n_classes in range(2, 7):
-        update = Update(Linear(n_classes), recipe)
+        update = Update(Plain(SIZE, n_classes), recipe)
         update.compile_loss()
         for _ in range(2):
             update(Batch(torch.rand(2, 1, 20, 20), torch.tensor([0, 1])))
@@ -113,24 +107,15 @@ def test_many_networks_can_be_compiled_one_after_the_other(tracing):
     assert len(tracing) == 10
 
 
-class Linear(nn.Module):
-    def __init__(self, n_classes):
-        super().__init__()
-        self.layer = nn.Linear(400, n_classes)
-
-    def forward(self, images, labels=None):
-        return Output(self.layer(images.flatten(1)), "logits")
-
-
 def test_what_cannot_be_compiled_is_told_and_the_run_goes_on_without(tmp_path, tracing):
-    class Asks(Linear):
+    class Asks(Plain):
         def forward(self, images):
             return super().forward(images if images.sum() > 0 else images + 1)
 
     recipe = make_recipe(model="own", data="own", epochs=1, batch_size=8)
     with pytest.raises(TorchcapsError, match=r"cannot be compiled \(Data-dep.* --compile, and"):
-        fit(recipe, tmp_path, own=OWN, model=Asks(3), compiled=True)
-    run = fit(recipe, tmp_path, own=OWN, model=Asks(3))
+        fit(recipe, tmp_path, own=OWN, model=Asks(SIZE, 3), compiled=True)
+    run = fit(recipe, tmp_path, own=OWN, model=Asks(SIZE, 3))
     assert run.result()["test_images"] == 6
     assert json.loads(run.environment_file.read_text())["compiled"] is False
 

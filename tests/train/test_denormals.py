@@ -1,7 +1,6 @@
 """Loop takes numbers that a float32 holds only in part for zero, and nothing else changes."""
 
 import contextlib
-import importlib
 import os
 import signal
 import time
@@ -10,12 +9,10 @@ import pytest
 import torch
 
 from laid_runs import few_numbers
+from steps import FIT, before_steps
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.loop import Loop
-
-# The package hides its module `fit` behind the function.
-FIT = importlib.import_module("torchcaps.train.fit")
 
 
 def are_zero():
@@ -124,13 +121,7 @@ DATA = {"sign": few_numbers}
 
 def test_they_are_zero_while_a_network_is_trained(tmp_path, monkeypatch):
     seen = []
-    real = Loop.training_step
-
-    def training_step(self, *batch):
-        seen.append(are_zero())
-        return real(self, *batch)
-
-    monkeypatch.setattr(Loop, "training_step", training_step)
+    monkeypatch.setattr(Loop, "training_step", before_steps(lambda _: seen.append(are_zero())))
     fit(RECIPE, tmp_path / "run")
     assert {*seen} == {True}
     assert not are_zero()

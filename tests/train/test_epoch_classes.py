@@ -1,6 +1,5 @@
 """Measures of classes after every epoch, and the best epoch by one of them."""
 
-import importlib
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.selecting import in_words
 from torchcaps.types import Output
 
-FIT = importlib.import_module("torchcaps.train.fit")
 TRAIN, TEST = (
     part_whole(split, count, spec=PartWholeSpec(size=20, n_classes=3))
     for split, count in (("train", 40), ("test", 12))

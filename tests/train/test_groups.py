@@ -1,6 +1,5 @@
 """Runs on images with groups: none is trained on and tested too, and the result counts them."""
 
-import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
+from steps import FIT
 from torchcaps.data import ImageSet, image_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
@@ -19,9 +19,6 @@ from torchcaps.tasks.examination.images import examine_groups
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.grouped import warn_of_groups
-
-# The package has a function of this name.
-FIT = importlib.import_module("torchcaps.train.fit")
 
 
 def patients(first: int, count: int) -> ImageSet:

@@ -7,8 +7,8 @@ import lightning
 import pytest
 import safetensors.torch
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from recorded_graph import Recorded
 from torchcaps.data import PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.train import Training, fit, make_recipe
@@ -81,18 +81,6 @@ def test_it_trains_as_lightning_does_also_after_a_stop(model, tmp_path):
         assert torch.equal(found[name], weight), name
 
 
-class Counted(TorchDispatchMode):
-    """How many operators were called."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("model", ["capsnet", "mitterreiter_5x16"])
 def test_it_adds_at_most_ten_operators_to_a_step(model):
     """They were 95 to 130."""
@@ -104,19 +92,19 @@ def test_it_adds_at_most_ten_operators_to_a_step(model):
     loop.watchers[0].on_train_start(loop)
     batch = training.batch(slice(0, 8))
     loop.training_step(batch, 0)
-    with Counted() as ours:
+    with Recorded() as ours:
         loop.training_step(batch, 0)
     optimiser = make_optimiser(recipe, network.parameters())
     own = []
     for _ in range(2):
-        with Counted() as step:
+        with Recorded() as step:
             optimiser.zero_grad()
             out = network(batch.pixels, batch.labels)
             torch.stack(list(loss_parts(recipe, out, batch).values())).sum().backward()
             optimiser.step()
-        own.append(step.count)
+        own.append(len(step.calls))
     assert own[1] > 100
-    assert ours.count - own[1] <= 10
+    assert len(ours.calls) - own[1] <= 10
 
 
 def test_who_asks_for_graphs_is_told_why_there_are_none(monkeypatch, caplog):

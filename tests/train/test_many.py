@@ -5,10 +5,10 @@ import signal
 from collections import Counter
 
 import pytest
-import safetensors.torch
 import torch
 
-from laid_runs import rows
+from laid_runs import assert_same
+from steps import before_steps, signalled, step_that
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train import Run, fit, fit_many, make_recipe
@@ -51,13 +51,7 @@ def alone(tmp_path_factory):
 
 def check_equal(runs, alone):
     for run, expected in zip(runs, alone, strict=True):
-        found, weights = (safetensors.torch.load_file(each.model_file) for each in (run, expected))
-        assert found.keys() == weights.keys()
-        for name, weight in weights.items():
-            assert torch.equal(found[name], weight), name
-        assert rows(run) == rows(expected)
-        one, other = ({**each.result(), "seconds_of_last_stretch": 0} for each in (run, expected))
-        assert one == other
+        assert_same(run, expected)
 
 
 def outs(tmp_path):
@@ -72,15 +66,14 @@ def test_runs_at_once_are_what_each_is_alone(alone, tmp_path):
 
 
 def test_they_take_steps_in_turn(alone, tmp_path, monkeypatch):
-    seen, step = [], Loop.training_step
+    seen = []
 
-    def told(self, batch, batch_idx):
+    def told(loop):
         # Whatever the other drew before.
-        assert torch.initial_seed() == seed_of(self.recipe.seed, STEP, self.global_step)
-        seen.append(self.recipe.seed)
-        step(self, batch, batch_idx)
+        assert torch.initial_seed() == seed_of(loop.recipe.seed, STEP, loop.global_step)
+        seen.append(loop.recipe.seed)
 
-    monkeypatch.setattr(Loop, "training_step", told)
+    monkeypatch.setattr(Loop, "training_step", before_steps(told))
     # Each asks whether it may be captured, as one that would draw dropout beside another.
     asked = []
     monkeypatch.setattr(of_loop, "has_dropout", lambda model: True)
@@ -106,15 +99,8 @@ def test_stopped_they_go_on_together_or_alone(alone, tmp_path):
 
 
 def test_sigterm_stops_all_of_them(alone, tmp_path, monkeypatch):
-    step = Loop.training_step
-
-    def told(self, batch, batch_idx):
-        step(self, batch, batch_idx)
-        if self.global_step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", told)
+        patch.setattr(Loop, "training_step", step_that(signalled(signal.SIGTERM), 1))
         before = signal.getsignal(signal.SIGTERM)
         with pytest.raises(Interrupted, match="before 3 of 3"):
             fit_many(RECIPES, outs(tmp_path))
@@ -126,19 +112,17 @@ def test_sigterm_stops_all_of_them(alone, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_killed_each_goes_on_alone(alone, tmp_path):
     """When all are in their second epoch."""
-    step = Loop.training_step
 
-    def killed(self, batch, batch_idx):
-        if self.recipe.seed == 1 and self.global_step == 6:
+    def killed(loop):
+        if loop.recipe.seed == 1 and loop.global_step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
-        step(self, batch, batch_idx)
 
     child = os.fork()
     if child == 0:
         # Rather no end of its own than a second pytest, or one that hangs.
         try:
             signal.alarm(120)
-            Loop.training_step = killed
+            Loop.training_step = before_steps(killed)
             fit_many(RECIPES, outs(tmp_path))
         finally:
             os._exit(1)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
-from laid_runs import rows, tiny_images
+from laid_runs import assert_same, tiny_images
+from steps import before_steps, by_single_steps
 from torchcaps import load
 from torchcaps._digests import NAME
 from torchcaps.data import SOURCES
@@ -227,28 +228,15 @@ def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) 
 def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(
     way: str, runs: Runs, tmp_path: Path
 ) -> None:
-    # Each call is over after a step, and the next one takes masks, weights and optimiser up again.
-    for _ in range(EPOCHS * STEPS + 2):
-        try:
-            found = fit(recipe(way), tmp_path / way, time_budget=1e-6)
-            break
-        except Interrupted:
-            continue
-    assert found.model_file.read_bytes() == runs[way].model_file.read_bytes()
-    assert rows(found) == rows(runs[way])
-    assert found.result()["sparsity"] == runs[way].result()["sparsity"]
+    # The next call takes masks, weights and optimiser up again.
+    assert_same(by_single_steps(recipe(way), tmp_path / way), runs[way])
 
 
 def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -> None:
     more = {"precision": "bfloat16", "optimiser": "sgd", "momentum": 0.9, "weight_decay": 0.01}
-    seen = []
-    step = Loop.training_step
-
-    def spy(self, batch, batch_idx):  # type: ignore[no-untyped-def]
-        seen.append(sparsity(self.model).share)
-        return step(self, batch, batch_idx)
-
+    seen: list[float] = []
     with pytest.MonkeyPatch.context() as patch:
+        spy = before_steps(lambda loop: seen.append(sparsity(loop.model).share))
         patch.setattr(Loop, "training_step", spy)
         run = fit(recipe("snip", learning_rate=0.1, **more), tmp_path)
     assert seen == pytest.approx([0.8] * EPOCHS * STEPS, abs=1e-4)

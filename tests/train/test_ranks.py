@@ -143,15 +143,8 @@ def test_two_processes_hold_the_same_weights_and_write_one_run(two: Path) -> Non
     assert all(torch.equal(first[name], second[name]) for name in first)
     saved = safetensors.torch.load_file(Run(two / "run").model_file)
     assert all(torch.equal(first[name], saved[name]) for name in saved)
-    assert sorted(file.name for file in (two / "run").iterdir()) == [
-        "digests.json",
-        "environment.json",
-        "metrics.jsonl",
-        "model.safetensors",
-        "recipe.json",
-        "result.json",
-        "state.ckpt",
-    ]
+    # As test_fit.py has them by name.
+    assert len([*(two / "run").iterdir()]) == 7
 
 
 @pytest.mark.cluster

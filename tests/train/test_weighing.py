@@ -10,6 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional
 
 from error_text import text_of
+from steps import raising, step_that
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.study import compare
@@ -131,16 +132,6 @@ def test_a_remainder_is_shared_and_what_is_looked_at_stays_as_it_is():
     assert torch.cat([i for _, i in looked_at.sampler]).tolist() == list(range(7))
 
 
-def test_what_was_given_of_a_balanced_epoch_is_left_out_after_a_stop():
-    whole = Batches(uneven("train"), 16, seed=7, sampling="balanced")
-    whole.sampler.set_epoch(2)
-    expected = [labels.tolist() for _, labels, _ in whole]
-    rest = Batches(uneven("train"), 16, seed=7, sampling="balanced")
-    rest.load_state_dict({"given": 2})
-    rest.sampler.set_epoch(2)
-    assert [labels.tolist() for _, labels, _ in rest] == expected[2:]
-
-
 FIELDS = {
     "weights": {"class_weights": "balanced"},
     "sampling": {"sampling": "balanced", "loss": "focal"},
@@ -155,15 +146,8 @@ def runs(tmp_path_factory) -> dict[str, Run]:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, runs, tmp_path, monkeypatch):
-    step = Loop.training_step
-
-    def stops(self, batch, batch_idx):
-        if self.global_step == 5:
-            raise KeyboardInterrupt
-        return step(self, batch, batch_idx)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", stops)
+        patch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), 5))
         with pytest.raises(Interrupted):
             fit(recipe(**FIELDS[name]), tmp_path)
     found = fit(recipe(**FIELDS[name]), tmp_path)
