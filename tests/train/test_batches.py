@@ -83,12 +83,6 @@ def test_an_epoch_looked_at_twice_or_out_of_turn_is_the_same() -> None:
     assert seen[0] == seen[2] == seen[3] != seen[1]
 
 
-def test_iterating_draws_nothing_from_the_global_generator() -> None:
-    before = torch.get_rng_state()
-    list(Batches(numbered(23), 5, seed=7))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize(("seed", "expected"), [(7, 3), (None, 0)])
 def test_images_are_those_of_the_epoch_and_to_be_looked_at_those_of_epoch_0(seed, expected) -> None:
     batches = Batches(Fresh(23), 5, seed=seed)

@@ -8,9 +8,9 @@ from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
-from laid_runs import tiny_images
+from laid_runs import Plain, tiny_images
 from torchcaps.errors import Interrupted
-from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train import fit, make_recipe
 from torchcaps.train.first_weights import check_unseen
 
 DATA = {"few": tiny_images(60)}
@@ -115,24 +115,6 @@ def test_a_run_that_was_stopped_is_to_be_finished_first(tmp_path):
         f"{out} is no folder of a finished run (model.safetensors is missing); finish it with "
         f"the command that began it, or name a file."
     )
-    # A network of an earlier epoch is begun with only where somebody names it.
-    Run(out).put_network(
-        tc.create_model("rem_multilayer", image=(1, 24, 24)), out / "model.safetensors"
-    )
-    assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
-        lambda: fit(recipe(), tmp_path / "on", begin_with=out)
-    )
-
-
-class Plain(torch.nn.Module):
-    """No batch statistics: its gradient is a mean over images."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(576, 10)
-
-    def forward(self, images):
-        return tc.Output(self.layer(images.flatten(1)), "logits")
 
 
 @pytest.mark.parametrize(
@@ -151,40 +133,34 @@ def test_batches_of_an_update_are_one_batch_of_all(tmp_path, together, each, acc
     assert float((parts.layer.weight - start.layer.weight).detach().abs().max()) > 0.01
 
 
-def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
-    once = fit(recipe(epochs=2, accumulate=2), tmp_path / "once").model()
-    fit(recipe(epochs=1, accumulate=2), tmp_path / "twice")
-    twice = fit(recipe(epochs=2, accumulate=2), tmp_path / "twice").model()
-    for name, value in once.state_dict().items():
-        assert torch.equal(value, twice.state_dict()[name]), name
+NUMBERS = ((0.2,), (0.3,))
+
+
+def standardised(folder):
+    """The file of a network that standardises."""
+    torch.manual_seed(0)
+    network = tc.create_model("rem_multilayer", image=(1, 24, 24), standardise=NUMBERS)
+    tc.save(network, folder / "net.safetensors")
+    return folder / "net.safetensors"
 
 
 def test_tensors_of_the_file_that_have_no_place_are_named(tmp_path, caplog):
-    numbers = ((0.2,), (0.3,))
-    torch.manual_seed(0)
-    other = tc.create_model("rem_multilayer", image=(1, 24, 24), standardise=numbers)
-    tc.save(other, tmp_path / "net.safetensors")
-    begun = {"begin_with": tmp_path / "net.safetensors"}
+    begun = {"begin_with": standardised(tmp_path)}
+    many = len(tc.load(begun["begin_with"]).state_dict())
     fit(recipe(), tmp_path / "without", **begun)
     assert (
         f"{tmp_path / 'net.safetensors'}: standardise.mean, standardise.std of the file have no "
-        f"place in this network and were left out; {len(other.state_dict()) - 2} of the file's "
-        f"{len(other.state_dict())} tensors fit by name and shape, and were kept"
+        f"place in this network and were left out; {many - 2} of the file's "
+        f"{many} tensors fit by name and shape, and were kept"
     ) in caplog.messages
     caplog.clear()
-    fit(recipe(standardise=numbers), tmp_path / "with", **begun)
+    fit(recipe(standardise=NUMBERS), tmp_path / "with", **begun)
     assert "tensors fit" not in caplog.text
 
 
 def test_a_network_standardises_as_its_recipe_says_whatever_it_begins_with(tmp_path):
-    torch.manual_seed(0)
-    other = tc.create_model("rem_multilayer", image=(1, 24, 24), standardise=((0.2,), (0.3,)))
-    tc.save(other, tmp_path / "net.safetensors")
-    run = fit(
-        recipe(standardise=((0.4,), (0.5,))),
-        tmp_path / "run",
-        begin_with=tmp_path / "net.safetensors",
-    )
+    begins = standardised(tmp_path)
+    run = fit(recipe(standardise=((0.4,), (0.5,))), tmp_path / "run", begin_with=begins)
     model = run.model()
     mean, std = model.config["standardise"]
     assert (mean, std) == ([0.4], [0.5])

@@ -24,12 +24,6 @@ def recipe(**changed):
     return make_recipe(model="mitterreiter_5x16", data="own", **changed)
 
 
-def test_all_are_trained_on_or_held_out() -> None:
-    training, held = parted(recipe(), numbered())
-    assert (len(training), len(held)) == (54, 6)
-    assert numbers(training) | numbers(held) == set(range(60))
-
-
 def test_some_are_those_of_all_that_are_not_held_out() -> None:
     all_of_them, held = parted(recipe(), numbered())
     some, also_held = parted(recipe(train_images=20), numbered())
@@ -45,10 +39,6 @@ def test_the_seed_draws_them(share: float) -> None:
         for seed in (0, 0, 1)
     )
     assert numbers(first) == numbers(again) != numbers(other)
-
-
-def test_nothing_is_held_out_of_no_share() -> None:
-    assert parted(recipe(validation_share=0.0), numbered())[1] is None
 
 
 # Pairs, of which a thousand are made of half a digit; some of a set, which can be parted no more;

@@ -4,33 +4,23 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from laid_runs import Channels
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import ImageSet
 from torchcaps.train import accuracy
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.judging import judge
+from torchcaps.train.judging import Judged, judge
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
-
-
-class Brightest(nn.Module):
-    """Scores of the classes are the first pixels of the channels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, image: Tensor) -> Output:
-        return Output(image[:, :, 0, 0] * self.scale, "lengths")
 
 
 def test_accuracy_is_the_share_of_right_answers() -> None:
     brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
     pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
     images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
-    model = Brightest()
+    model = Channels()
     assert accuracy(model, images) == 5 / 7
     # The last batch is smaller and counts no more for it.
     assert accuracy(model, images, batch_size=3) == 5 / 7
@@ -51,19 +41,23 @@ class OneOf(Ranks):
         return self.said[at]
 
 
+def judged(images: ImageSet, ranks: int, **more: int) -> Judged:
+    """What the last rank to speak says, which has heard of all."""
+    said: list[list[object]] = [[], [], []]
+    every = (OneOf(rank, ranks, said=said) for rank in range(ranks))
+    return [judge(Channels(), images, each, **more) for each in every][-1]
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_ranks_judge_every_image_once(ranks: int) -> None:
     # Six in batches of two, then one: five are right, and of the classes the last is commonest.
     brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
     pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
     images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 2, 1, 0, 2]), ("a", "b", "c"))
-    said: list[list[object]] = [[], [], []]
-    # The last rank to speak has heard of all.
-    for rank in range(ranks):
-        found = judge(Brightest(), images, OneOf(rank, ranks, said=said), most=2)
+    found = judged(images, ranks, most=2)
     assert found[:3] == (5 / 7, Commonest("c", 3 / 7), None)
     measures = found.measures
-    assert measures == judge(Brightest(), images, Ranks()).measures
+    assert measures == judge(Channels(), images, Ranks()).measures
     # Of a, b and c one of two, both, and two of three are found.
     assert measures.macro["balanced_accuracy"].value == pytest.approx((1 / 2 + 1 + 2 / 3) / 3)
     assert found.numbers() == {
@@ -79,9 +73,7 @@ def test_every_rank_knows_the_groups_of_its_images(ranks: int) -> None:
     pixels = torch.rand(20, 2, 1, 1, generator=torch.Generator().manual_seed(0))
     labels, groups = torch.arange(20) % 2, tuple(f"p{at // 4}" for at in range(20))
     images = ImageSet("twenty", pixels, labels, ("a", "b"), groups=groups)
-    said: list[list[object]] = [[], [], []]
-    for rank in range(ranks):
-        found = judge(Brightest(), images, OneOf(rank, ranks, said=said), most=6)
+    found = judged(images, ranks, most=6)
     out = Output(pixels[:, :, 0, 0], "lengths")
     assert found.measures == class_measures(out, labels, ("a", "b"), groups=groups)
 
@@ -90,8 +82,6 @@ def test_every_rank_knows_the_groups_of_its_images(ranks: int) -> None:
 def test_ranks_are_constant_together(ranks: int) -> None:
     pixels = torch.tensor([[0.1, 0.9]]).repeat(4, 1)[:, :, None, None]
     images = ImageSet("four", pixels, torch.tensor([0, 0, 0, 1]), ("a", "b"))
-    said: list[list[object]] = [[], [], []]
-    for rank in range(ranks):
-        found = judge(Brightest(), images, OneOf(rank, ranks, said=said))
+    found = judged(images, ranks)
     assert found[:3] == (1 / 4, Commonest("a", 3 / 4), "b")
     assert found.measures.macro["balanced_accuracy"].value == 1 / 2

@@ -90,18 +90,6 @@ def test_the_named_networks_that_take_one_row_are_those_of_the_page():
         assert "(2, 1, 120) does not pass through the convolutions" in said
 
 
-@pytest.mark.parametrize(
-    ("shape", "says"),
-    [
-        ((6, 300), "a sequence is an image of one row: images[:, None, None]."),
-        ((6, 1, 8, 16, 16), "the slices of a volume are channels: images.flatten(1, 2)."),
-        ((6, 9, 9, 200), "which looks like channels last; give more than 4 channels first,"),
-    ],
-)
-def test_arrays_of_other_shapes_say_how_they_become_images(shape, says):
-    assert says in text_of(lambda: from_arrays(torch.rand(shape), LABELS[:6]))
-
-
 def test_a_remedy_mends_what_it_is_for():
     sequence, volume = torch.rand(6, 300), torch.rand(6, 1, 8, 16, 16)
     assert from_arrays(sequence[:, None, None], LABELS[:6]).image_shape == (1, 1, 300)
