@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from laid_images import labelled
+from laid_images import assert_drawn_between, labelled, map_of_spots, planes_of_spots
 from torchcaps.data import ImageSet
 from torchcaps.data.make import affnist_style
 from torchcaps.data.make.affnist_style import AffineRanges, AffnistStyle
@@ -14,45 +14,19 @@ COUNT = 1000
 
 
 def spots() -> ImageSet:
-    """Three round spots of ink, a channel each: in the middle, to the right of it and below."""
-    x = torch.arange(28) - 13.5
-    places = [(0, 0), (LEVER, 0), (0, LEVER)]
-    planes = [
-        torch.exp(-((x - right) ** 2 + (x[:, None] - down) ** 2) / 4.5) for right, down in places
-    ]
-    images = (torch.stack(planes)[None] * 255).round().to(torch.uint8).expand(COUNT, -1, -1, -1)
-    return labelled("spots", images)
+    """As bytes, like ink."""
+    images = (planes_of_spots(28, LEVER) * 255).round().to(torch.uint8)
+    return labelled("spots", images.expand(COUNT, -1, -1, -1))
 
 
 def measured(pixels):
-    """Rotation in degrees, shear, both scales and both shifts, from the centres of the spots."""
-    side = pixels.shape[-1]
-    x = torch.arange(side) - (side - 1) / 2
-    mass = pixels.sum((2, 3))
-    centre = torch.stack([(pixels * x).sum((2, 3)), (pixels * x[:, None]).sum((2, 3))], -1)
-    centre = centre / mass[..., None]
-    shift = centre[:, 0]
-    right, below = (centre[:, 1] - shift) / LEVER, (centre[:, 2] - shift) / LEVER
-    scale_x = right.norm(dim=1)
-    along = right / scale_x[:, None]
-    across = torch.stack([-along[:, 1], along[:, 0]], 1)
-    scale_y = (below * across).sum(1)
-    return {
-        "rotation": torch.atan2(right[:, 1], right[:, 0]).rad2deg(),
-        "shear": (below * along).sum(1) / scale_y,
-        "scale_x": scale_x,
-        "scale_y": scale_y,
-        "shift_x": shift[:, 0],
-        "shift_y": shift[:, 1],
-    }
+    return map_of_spots(pixels, LEVER)
 
 
 def assert_even(found, low, high) -> None:
     """Between the limits, near to both, and with the moments of an even draw."""
+    assert_drawn_between(found, low, high)
     width = high - low
-    assert low - 0.02 * width < found.min() < low + 0.03 * width
-    assert high - 0.03 * width < found.max() < high + 0.02 * width
-    assert abs(found.mean() - (low + high) / 2) < 4 * width / (12 * COUNT) ** 0.5
     assert abs(found.std() - width / 12**0.5) < 0.03 * width
 
 

@@ -187,15 +187,6 @@ def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize("names", [5, "ab", {"a": 1}])
-def test_class_names_are_a_list(names):
-    images, labels = torch.zeros(2, 1, 4, 4), torch.tensor([0, 1])
-    assert text_of(lambda: from_arrays(images, labels, names)) == (
-        f"arrays: class_names must be a list of names, one a class, but came as {names!r}."
-    )
-    assert from_arrays(images, labels, np.array(["a", "b"])).class_names == ("a", "b")
-
-
 def test_a_tensor_without_its_numbers_is_refused():
     labels = torch.tensor([0, 1])
     for images, kind in (

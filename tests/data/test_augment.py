@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from laid_images import chi_square, labelled, noise
+from laid_images import (
+    assert_drawn_between,
+    chi_square,
+    labelled,
+    map_of_spots,
+    noise,
+    planes_of_spots,
+)
 from torchcaps.data import Batch, ImageSet
 from torchcaps.data.shown.augment import AUGMENTATIONS, augmented
 
@@ -46,42 +53,17 @@ def test_shifts_are_whole_even_and_within_their_limit(name: str, most: int, flip
 
 @pytest.mark.parametrize("side", [56, 84])
 def test_limits_of_the_affine_map_are_found_in_the_pixels(side: int) -> None:
-    """Three spots span the map: centre, right and below; each moved spot's centre is measured."""
-    count, reach = 400, side // 4
-    middle = side // 2
-    x = torch.arange(side + 1, dtype=torch.float32) - middle
-    images = torch.zeros(count, 3, side + 1, side + 1)
-    for channel, (at_x, at_y) in enumerate([(0, 0), (reach, 0), (0, reach)]):
-        spot = torch.exp(-((x - at_x) ** 2 + (x[:, None] - at_y) ** 2) / 8)
-        images[:, channel] = spot
-    plain = labelled("spots", images)
+    reach, farthest = side // 4, 2.5 / 28 * (side + 1)
+    plain = labelled("spots", planes_of_spots(side + 1, reach).expand(400, -1, -1, -1))
     moved = augmented(plain, "affine", seed=3).batch(slice(None)).pixels
-    mass = moved.sum((2, 3))
-    centre = torch.stack([(moved * x).sum((2, 3)), (moved * x[:, None]).sum((2, 3))], -1)
-    centre = centre / mass[..., None]
-    shift = centre[:, 0]
-    right, below = ((centre[:, spot] - shift) / reach for spot in (1, 2))
-    rotation = torch.atan2(right[:, 1], right[:, 0]).rad2deg()
-    scale_x = right.norm(dim=-1)
-    along, across = right / scale_x[:, None], right.flip(-1) / scale_x[:, None]
-    scale_y = (below * across * torch.tensor([-1, 1])).sum(-1)
-    shear = (below * along).sum(-1) / scale_y
-    farthest = 2.5 / 28 * (side + 1)
-    slack = 0.02
-    for found, low, high in (
-        (rotation, -15, 15),
-        (shear, -0.1, 0.1),
-        (scale_x, 0.9, 1.1),
-        (scale_y, 0.9, 1.1),
-        (shift[:, 0], -farthest, farthest),
-        (shift[:, 1], -farthest, farthest),
-    ):
-        width = high - low
-        assert low - slack * width < found.min() < low + 0.05 * width
-        assert high - 0.05 * width < found.max() < high + slack * width
-        assert abs(found.mean() - (low + high) / 2) < 4 * width / (12 * count) ** 0.5
+    found = map_of_spots(moved, reach)
+    limits = {"rotation": (-15, 15), "shear": (-0.1, 0.1), "scale_x": (0.9, 1.1)}
+    limits |= {"scale_y": (0.9, 1.1), "shift_x": (-farthest, farthest)}
+    limits |= {"shift_y": (-farthest, farthest)}
+    for name, (low, high) in limits.items():
+        assert_drawn_between(found[name], low, high, reach=0.05)
     # The axes are stretched on their own.
-    assert abs(torch.corrcoef(torch.stack([scale_x, scale_y]))[0, 1]) < 0.2
+    assert abs(torch.corrcoef(torch.stack([found["scale_x"], found["scale_y"]]))[0, 1]) < 0.2
 
 
 @dataclass(frozen=True)

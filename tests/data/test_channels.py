@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from laid_images import noise
 from torchcaps.data import ImageSet, channel_statistics
-
-
-def noise(count, channels=2):
-    images = torch.randint(0, 256, (count, channels, 5, 4), dtype=torch.uint8)
-    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
 
 
 def test_by_hand():
@@ -19,7 +15,7 @@ def test_by_hand():
 
 
 def test_as_numpy_says():
-    images = noise(250)
+    images = noise(250, channels=2, side=5)
     mean, std = channel_statistics(images)
     pixels = images.images.numpy().astype(np.float64) / 255
     np.testing.assert_allclose(mean, pixels.mean((0, 2, 3)), rtol=1e-6)
@@ -28,6 +24,6 @@ def test_as_numpy_says():
 
 def test_of_many_images_some_from_all_over_are_looked_at(monkeypatch):
     monkeypatch.setattr("torchcaps.data.shown.channels.MOST", 3)
-    images = noise(101)
+    images = noise(101, channels=2, side=5)
     some = images.take(torch.tensor([0, 50, 100]))
     assert channel_statistics(images) == channel_statistics(some)

@@ -5,7 +5,8 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from torchcaps.data import Batch, check, check_images, from_arrays, part_whole
+from laid_images import Unchecked
+from torchcaps.data import check, check_images, from_arrays, part_whole
 
 
 def grey(*values, labels, size=2, n_classes=2, name="mine"):
@@ -152,25 +153,11 @@ def test_blank_images_are_counted():
     assert check_images(single, single).train.blank == 0
 
 
-class OfPairs:
-    """Images made on the fly that show one or two classes."""
-
-    name = "pairs"
-    class_names = ("a", "b", "c")
-    image_shape = (1, 2, 2)
-    labels = torch.tensor([[0, 1], [1, 0], [2, 2]])
-
-    def __len__(self):
-        return 3
-
-    def batch(self, index, epoch=0):
-        # Two images are alike, and so are their classes in another order.
-        pixels = torch.tensor([0.5, 0.5, 1.0]).reshape(3, 1, 1, 1).expand(3, 1, 2, 2)
-        return Batch(pixels[index], self.labels[index])
-
-
 def test_images_of_several_classes_count_for_each():
-    found = check_images(OfPairs(), OfPairs())
+    # Two images are alike, and so are their classes in another order.
+    pixels = torch.tensor([0.5, 0.5, 1.0]).reshape(3, 1, 1, 1).expand(3, 1, 2, 2)
+    pairs = Unchecked(pixels, torch.tensor([[0, 1], [1, 0], [2, 2]]), ("a", "b", "c"))
+    found = check_images(pairs, pairs)
     assert found.train.class_counts == {"a": 2, "b": 2, "c": 1}
     assert (found.train.copies, found.train.doubtful) == (1, 0)
     assert (found.shared, found.shared_doubtful) == (3, 0)

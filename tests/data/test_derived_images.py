@@ -38,20 +38,6 @@ def test_training_and_validation_share_no_image_of_the_base(maker) -> None:
     assert rest.seed == held.seed == 0
 
 
-def test_makers_and_their_knobs_never_share_a_digest() -> None:
-    base = noise(20)
-    made = [
-        *(maker(base) for maker in MAKERS),
-        Expanded(base, side=41),
-        Expanded(base, placement="centred"),
-        AffnistStyle(base, ranges="gu"),
-        MultiMnist(base, overlay="max"),
-        MultiMnist(base, shift=3),
-        MultiMnist(base, fresh=True),
-    ]
-    assert len({images.digest() for images in made}) == len(made)
-
-
 @pytest.mark.parametrize(
     ("maker", "expected"),
     [

@@ -4,11 +4,9 @@ import hashlib
 import os
 import random
 import re
-import struct
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from tables import beside, worked_out
 from torchcaps.data import PUBLISHED, SOURCES, fetch_data, load
 from torchcaps.data.read import fetch
 from torchcaps.data.registry import PublishedSet, RemoteFile
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import TorchcapsError
 
 CONTENT = random.Random(0).randbytes(5_000)
 SIZE = len(CONTENT)
@@ -348,20 +346,6 @@ def test_a_root_that_is_no_folder_is_told(publish, tmp_path):
     assert sentence in text_of(lambda: get(tmp_path / "file"))
 
 
-def test_an_interruption_says_how_to_go_on(publish, tmp_path):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    publish(whole(CONTENT))
-    with pytest.raises(Interrupted) as error:
-        get(tmp_path, progress=interrupt)
-    assert str(error.value) == (
-        "fetching tiny was interrupted; the same command goes on where it stopped."
-    )
-    get(tmp_path)
-    assert_fetched(tmp_path)
-
-
 def test_two_at_once_fetch_once(server, publish, tmp_path):
     gate = threading.Barrier(3)
 
@@ -439,30 +423,6 @@ def test_a_reader_looks_where_the_files_are_laid(tmp_path, name, split):
         laid.append(place)
     text = text_of(lambda: load(name, split=split, root=tmp_path))
     assert any(text.startswith(str(place)) for place in laid), text
-
-
-def test_mnist_is_fetched_and_read(server, monkeypatch, tmp_path):
-    """From the mirrors to a tensor, with files of two images."""
-    files = []
-    for file in PUBLISHED["mnist"].files:
-        count = struct.pack(">I", 2)
-        content = b"\0\0\x08\x01" + count + b"\x03\x05"
-        if "images" in file.path:
-            content = b"\0\0\x08\x03" + count + struct.pack(">II", 28, 28) + bytes(2 * 784)
-        path = f"/{Path(file.path).name.removesuffix('.gz')}"
-        server.answers[path] = whole(content)
-        files.append(
-            replace(
-                file,
-                path=file.path.removesuffix(".gz"),
-                size=len(content),
-                sha256=hashlib.sha256(content).hexdigest(),
-                mirrors=(server.url(path),),
-            )
-        )
-    monkeypatch.setitem(PUBLISHED, "mnist", replace(PUBLISHED["mnist"], files=tuple(files)))
-    assert len(fetch_data("mnist", root=tmp_path)) == 4
-    assert load("mnist", split="test", root=tmp_path).labels.tolist() == [3, 5]
 
 
 def test_nothing_but_errors_of_its_own_comes_out(publish, tmp_path):

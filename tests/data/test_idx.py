@@ -56,12 +56,6 @@ def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes
     assert asked == [12]
 
 
-def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "none.gz"
-    expected = f"there is no file {path}; is the data folder right?"
-    assert text_of(lambda: read_idx(path, axes=3)) == expected
-
-
 def test_mnist_reads_both_splits_packed_or_not(tmp_path: Path) -> None:
     train, test = (mnist(folder(tmp_path), split) for split in ("train", "test"))
     assert train.image_shape == (1, 3, 4)
@@ -70,25 +64,6 @@ def test_mnist_reads_both_splits_packed_or_not(tmp_path: Path) -> None:
     assert test.labels.tolist() == [9]
     assert test.images[0, 0, 0].tolist() == [12, 13, 14, 15]
     assert test.class_names == ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
-
-
-@pytest.mark.parametrize(
-    ("labels", "sentence"),
-    [
-        (b"\x01\x02\x03", "labels must be int64 [2], one an image, but came as torch.int64 with s"),
-        (b"\x01\x0a", "labels must be 0 to 9 for 10 classes, but image 1 has label 10; count cla"),
-    ],
-)
-def test_labels_that_do_not_fit_are_told(tmp_path: Path, labels: bytes, sentence: str) -> None:
-    root = folder(tmp_path, labels=labels)
-    assert text_of(lambda: mnist(root, "train")).startswith(f"mnist: {sentence}")
-
-
-def test_labels_where_images_belong_are_told(tmp_path: Path) -> None:
-    root = folder(tmp_path)
-    (root / "train-images-idx3-ubyte").write_bytes(idx((2,), b"\x01\x02"))
-    text = text_of(lambda: mnist(root, "train"))
-    assert "but begins with 00 00 08 01; is it images where labels belong" in text
 
 
 def test_a_missing_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:

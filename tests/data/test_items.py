@@ -28,6 +28,7 @@ DRAWN: dict[str, Callable] = {
     "expanded": lambda base, seed: Expanded(base, seed=seed),
     "expanded twice": lambda base, seed: Expanded(base, seed=seed, copies=2, side=15),
     "affnist style": lambda base, seed: AffnistStyle(base, seed=seed),
+    "affnist of gu": lambda base, seed: AffnistStyle(base, seed=seed, ranges="gu"),
     "multi": lambda base, seed: MultiMnist(base, seed=seed, copies=2),
     "multi anew": lambda base, seed: MultiMnist(base, seed=seed, fresh=True),
     "multi brightest": lambda base, seed: MultiMnist(base, seed=seed, overlay="max", shift=2),

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from error_text import text_of
 from laid_norb import TEST, TRAIN, folder
@@ -25,13 +24,6 @@ def test_pairs_labels_and_viewpoints_are_those_laid_down(tmp_path, packed, stem,
         "azimuth": [340, 0],
         "lighting": [5, 0],
     }
-
-
-def test_a_split_by_viewpoint_is_one_line(tmp_path: Path) -> None:
-    found = smallnorb(folder(tmp_path), "train")
-    familiar = torch.isin(found.facts["azimuth"], torch.tensor([0, 20, 40, 300, 320, 340]))
-    assert familiar.tolist() == [True, True]
-    assert (found.facts["elevation"] <= 40).tolist() == [False, True]
 
 
 def test_a_folder_of_the_sets_name_is_looked_into(tmp_path: Path) -> None:

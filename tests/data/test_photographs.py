@@ -144,10 +144,6 @@ def test_classes_are_named_by_their_first_word(tiny):
     assert tiny_imagenet(tiny, "test").class_names == ("crane n02", "goldfish", "crane n03")
 
 
-def test_a_size_is_taken_from_the_recipe(tiny):
-    assert load("tiny-imagenet", root=tiny, size=(9, 8)).image_shape == (3, 9, 8)
-
-
 def test_a_class_without_its_folder_and_a_link_that_leaves_are_told(tiny, tmp_path):
     shutil.rmtree(tiny / "train" / "n01")
     assert "the archive was not unpacked to its end" in text_of(

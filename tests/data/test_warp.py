@@ -1,4 +1,4 @@
-"""Moved images, against a loop over pixels and against what is measured back from them."""
+"""Moved images, against a loop over pixels, and maps by hand."""
 
 import math
 
@@ -101,53 +101,18 @@ def test_pixels_stay_in_their_range() -> None:
     assert moved.max() <= 1
 
 
-def measured(image):
-    """(mass, centre, scatter) of the ink of one plane, in pixels from its centre."""
-    height, width = image.shape
-    x = torch.arange(width, dtype=image.dtype) - (width - 1) / 2
-    y = (torch.arange(height, dtype=image.dtype) - (height - 1) / 2)[:, None]
-    mass = image.sum()
-    centre = torch.stack([(image * x).sum(), (image * y).sum()]) / mass
-    x, y = x - centre[0], y - centre[1]
-    mixed = (image * x * y).sum() / mass
-    scatter = [(image * x * x).sum() / mass, mixed, mixed, (image * y * y).sum() / mass]
-    return mass, centre, torch.stack(scatter).view(2, 2)
-
-
 @pytest.mark.parametrize(
-    ("rotation", "shear", "scale_x", "scale_y", "shift"),
-    [
-        (0.0, 0.0, 1.0, 1.0, (3.3, -2.6)),
-        (0.35, 0.0, 1.0, 1.0, (0.0, 0.0)),
-        (0.0, 0.2, 1.0, 1.0, (0.0, 0.0)),
-        (0.0, 0.0, 0.8, 1.2, (0.0, 0.0)),
-        (-0.2, 0.5, 1.1, 0.9, (-4.0, 1.5)),
-    ],
+    ("rotation", "shear", "scale_x", "scale_y"),
+    [(0.35, 0.0, 1.0, 1.0), (0.0, 0.2, 1.0, 1.0), (0.0, 0.0, 0.8, 1.2), (-0.2, 0.5, 1.1, 0.9)],
 )
-def test_maps_are_found_again_in_the_moments_of_a_smooth_spot(
-    rotation, shear, scale_x, scale_y, shift
-) -> None:
-    # A long spot off the centre; its moments go with the map: centre A m + t, scatter A S A'.
-    x = torch.arange(61, dtype=torch.float64) - 30
-    y = x[:, None]
-    spot = torch.exp(-(((x - 4) / 6) ** 2 + ((y + 3) / 3) ** 2) / 2)[None, None]
+def test_maps_by_hand(rotation, shear, scale_x, scale_y) -> None:
     numbers = (
         torch.tensor([value], dtype=torch.float64) for value in (rotation, shear, scale_x, scale_y)
     )
-    linear = linear_maps(*numbers)
     cos, sin = math.cos(rotation), math.sin(rotation)
     by_hand = [
         [cos * scale_x, (cos * shear - sin) * scale_y],
         [sin * scale_x, (sin * shear + cos) * scale_y],
     ]
-    torch.testing.assert_close(linear[0], torch.tensor(by_hand, dtype=torch.float64))
-
-    moved_to = torch.tensor(shift, dtype=torch.float64)
-    moved = warp(spot, torch.cat([linear, moved_to.view(1, 2, 1)], -1))
-    mass, centre, scatter = measured(spot[0, 0])
-    moved_mass, moved_centre, moved_scatter = measured(moved[0, 0])
-    assert float(moved_mass / mass) == pytest.approx(scale_x * scale_y, rel=1e-3)
-    torch.testing.assert_close(moved_centre, linear[0] @ centre + moved_to, rtol=0, atol=0.01)
-    # Straight lines between pixels widen a spot by up to a quarter of a pixel squared.
-    expected = linear[0] @ scatter @ linear[0].T
-    torch.testing.assert_close(moved_scatter, expected, rtol=0, atol=0.3)
+    found = linear_maps(*numbers)
+    torch.testing.assert_close(found[0], torch.tensor(by_hand, dtype=torch.float64))
