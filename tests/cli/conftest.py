@@ -1,6 +1,5 @@
 """The command line in this process, and runs for it to look at."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,9 @@ import pytest
 from PIL import Image
 
 from cli.command_line import TRAIN, tiny
-from laid_runs import few_numbers
-from torchcaps._paths import write_whole
+from laid_runs import few_numbers, lay_run
 from torchcaps.cli import main
 from torchcaps.data import SOURCES
-from torchcaps.models import save
-from torchcaps.train import Run, make_recipe
-from torchcaps.train.start import initial_model
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,13 +38,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of a finished run, laid down without training."""
-    run = Run(tmp_path_factory.mktemp("runs") / "run")
-    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=3)
-    run.begin(recipe, "abc")
-    save(initial_model(recipe, tiny("train", None)), run.model_file)
-    names = list(tiny("train", None).class_names)
-    write_whole(run.result_file, json.dumps({"class_names": names}))
-    return run.folder
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return lay_run(folder, {"class_names": tiny("train", None).class_names}, seed=3).folder
 
 
 @pytest.fixture

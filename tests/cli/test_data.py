@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from cli.command_line import tiny
-from loopback import plain, serving, whole
+from loopback import serving, whole
 from torchcaps.data import PUBLISHED, SOURCES
 from torchcaps.data.registry import PublishedSet, RemoteFile
 
@@ -77,13 +77,6 @@ def test_get_shows_its_progress_to_somebody_who_looks(call, server, tmp_path, mo
     assert (code, out) == (0, f"{tmp_path}/tiny/a.bin\n")
     assert "a.bin" in err
     assert "2.0/2.0 kB" in err
-
-
-def test_a_failing_server_ends_in_one_sentence(call, server, tmp_path):
-    server.answers["/a.bin"] = plain(404)
-    code, out, err = call("get", "tiny", "--root", tmp_path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"{server.url('/a.bin')} answered 404 Not Found; try again later" in err
 
 
 def test_an_interruption_ends_with_130_and_the_same_line_goes_on(

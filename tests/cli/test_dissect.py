@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import TRAIN, Call, Done, well
+from cli.command_line import Call, Done
 
 
 def test_dissect_prints_the_path_of_the_page_alone(
@@ -29,13 +29,3 @@ def test_dissect_prints_every_number_as_json_by_the_name_of_the_folder_from_insi
     assert sum(numbers["classes"].values()) == 8
     assert len(numbers["dynamics"]["layers"]) == 4
     assert page.is_file()
-
-
-@pytest.mark.slow
-def test_two_runs_of_one_name_keep_their_numbers_apart(
-    trained: Path, tmp_path: Path, call: Call
-) -> None:
-    other = tmp_path / "other" / "run"
-    well(call("train", *TRAIN, "--seed", 6, "--out", other))
-    done = call("dissect", trained, other, "--out", tmp_path / "page.html", "--json")
-    assert len(json.loads(done.out)) == 2

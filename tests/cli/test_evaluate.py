@@ -30,12 +30,6 @@ def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):
     assert "Missing argument" in done.err
 
 
-def test_measurements_have_commas_between_them(run_folder, call):
-    words = ["--measure", "dynamics, activity", "--measure=in-degree", "--json"]
-    found = json.loads(call("eval", run_folder, *words).out)
-    assert [*found["measured"]] == ["dynamics", "activity", "in-degree"]
-
-
 def test_eval_measures_in_the_same_pass(run_folder, call):
     words = ["--quantise", "11", "--measure", "keys", "--measure", "polarisation"]
     found = json.loads(call("eval", run_folder, *words, "--json").out)

@@ -1,13 +1,12 @@
 """`torchcaps models`: the networks by name."""
 
 import json
-import subprocess
 
 import pytest
 import torch
 
 import torchcaps as tc
-from cli.command_line import COMMAND, Call
+from cli.command_line import Call
 from registries import as_before
 from torchcaps import list_models
 from torchcaps.models import MODELS
@@ -23,6 +22,10 @@ def test_models_are_listed_with_their_sizes(call: Call) -> None:
     assert names == list_models()
     (deep,) = [line for line in lines if line.startswith("mitterreiter_5x16 ")]
     assert deep == "mitterreiter_5x16  1×40×40, 10 classes, 2,426,720 parameters"
+    rows = json.loads(call("models", "--json").out)
+    assert list(rows) == names
+    assert (rows["capsnet"]["parameters"], rows["capsnet"]["image"]) == (8_215_568, [1, 28, 28])
+    assert rows["capsnet"]["options"]["routing"] == "dynamic"
 
 
 def test_one_network_explains_its_options(call: Call) -> None:
@@ -40,17 +43,6 @@ def test_one_network_explains_its_options(call: Call) -> None:
     at = lines.index("--option agreement=1.0")
     assert lines[at + 2] == "    one of: a number, learned"
     assert list(json.loads(call("models", "resnet18", "--json").out)) == ["resnet18"]
-
-
-@pytest.mark.slow
-def test_models_speak_json_in_a_process_of_their_own() -> None:
-    done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = json.loads(done.stdout)
-    assert list(rows) == list_models()
-    assert rows["capsnet"]["parameters"] == 8_215_568
-    assert rows["capsnet"]["image"] == [1, 28, 28]
-    assert rows["capsnet"]["options"]["routing"] == "dynamic"
 
 
 def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from cli.command_line import Call, well
-from torchcaps.analysis.choose_levels import GRIDS, TOLERANCE
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Run
 
@@ -57,25 +56,7 @@ def trees(call: Call, run: Path, picture: Path, *, layers: int) -> dict:
     levels = ",".join(map(str, found["levels"]))
     quantised = asked(call, "eval", run, "--quantise", levels, "--json")
     assert quantised["accuracy"] == pytest.approx(found["accuracy"])
-    if each:
-        assert_fewest(call, run, found["levels"])
     return found
-
-
-def assert_fewest(call: Call, run: Path, levels: list[int]) -> None:
-    """Each layer in turn, from below, has the fewest levels at which accuracy holds on the images
-    held out, where those above have the number that all have in common."""
-    common = asked(call, "dictionary", run, "--json")["levels"]
-
-    def right(*words: object) -> float:
-        return asked(call, "eval", run, "--split", "validation", *words, "--json")["accuracy"]
-
-    whole = right()
-    for layer, chosen in enumerate(levels):
-        for k in (k for k in GRIDS if k <= chosen):
-            tried = [*levels[:layer], k, *common[layer + 1 :]]
-            holds = right("--quantise", ",".join(map(str, tried))) >= whole - TOLERANCE
-            assert holds == (k == chosen), tried
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from torch import Tensor, nn
 
 import torchcaps as tc
 from error_text import text_of
-from laid_runs import tiny_images
-from torchcaps import Output, register_model
+from laid_runs import Plain, tiny_images
+from torchcaps import register_model
 from torchcaps.errors import short
 from torchcaps.models import MODELS
 from torchcaps.tasks import check_run
@@ -49,15 +48,24 @@ def test_a_whole_run_is_called_whole(run: Run) -> None:
     assert "damaged" not in found.text()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_named_and_nothing_else_is(run: Run, name: str) -> None:
-    content = bytearray((run.folder / name).read_bytes())
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 128
-    (run.folder / name).write_bytes(content)
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    # There is nothing to remove of what is missing.
+    ("harm", "state", "do"),
+    [(flipped, "damaged", ": remove it; {}."), (Path.unlink, "missing", ": {}.")],
+)
+def test_a_file_is_named_with_what_to_do_and_nothing_else_is(run: Run, name, harm, state, do):
+    harm(run.folder / name)
+    odd = {each: found for each, found in states(run).items() if found != "whole"}
+    assert odd == {name: state}
     found = check_run(run.folder)
-    assert {file.name for file in found.files if file.state != "whole"} >= {name}
-    assert f"{name} is damaged: remove it; {MENDS[name]}." in found.text()
-    assert [state for state in states(run).values() if state != "whole"] == ["damaged"]
+    assert f"{name} is {state}{do.format(MENDS[name])}" in found.text()
     assert json.loads(json.dumps(found.numbers()))["whole"] is False
 
 
@@ -66,15 +74,6 @@ def test_a_pipe_is_damaged_and_not_waited_for(run: Run, name: str) -> None:
     (run.folder / name).unlink()
     os.mkfifo(run.folder / name)
     assert states(run)[name] == "damaged"
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_named(run: Run, name: str) -> None:
-    (run.folder / name).unlink()
-    assert states(run)[name] == "missing"
-    assert [state for state in states(run).values() if state != "whole"] == ["missing"]
-    # There is nothing to remove.
-    assert f"{name} is missing: {MENDS[name]}." in check_run(run.folder).text()
 
 
 def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) -> None:
@@ -124,22 +123,13 @@ def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
     assert states(run)["model.safetensors"] == "whole"
 
 
-class Own(nn.Module):
-    def __init__(self, *, image: tuple[int, int, int] = (1, 20, 20), n_classes: int = 10) -> None:
-        super().__init__()
-        self.to_scores = nn.Linear(image[1] * image[2], n_classes)
-
-    def forward(self, image: Tensor) -> Output:
-        return Output(self.to_scores(image.mean(1).flatten(1)), "logits")
-
-
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_a_network_of_ones_own_is_whole_where_its_code_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
 ) -> None:
     fields = {"epochs": 1, "batch_size": 48}
     if is_registered:
-        register_model("mine", Own, image=(1, 20, 20), n_classes=10)
+        register_model("mine", Plain, image=(1, 20, 20), n_classes=10)
         try:
             fit(make_recipe(model="mine", data="tiny", **fields), tmp_path / "run")
         finally:
@@ -150,7 +140,7 @@ def test_a_network_of_ones_own_is_whole_where_its_code_is_not(
             make_recipe(model="own", data="own", keep="best", **fields),
             tmp_path / "run",
             own=images,
-            model=Own(),
+            model=Plain((1, 20, 20)),
         )
     found = check_run(tmp_path / "run")
     assert found.is_whole, found.text()

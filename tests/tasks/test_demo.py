@@ -93,30 +93,6 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
 
 
 @pytest.mark.slow
-def test_a_stopped_demo_keeps_the_twin_it_has(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Loop.training_step
-    trained: list[object] = []
-
-    def training_step(self, batch, batch_idx):
-        trained.append(self.recipe.options["routing"])
-        if trained == ["dynamic", "uniform"]:
-            raise RuntimeError("out")
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(Loop, "training_step", training_step)
-    with pytest.raises(RuntimeError, match="out"):
-        demo(tmp_path, seed=4)
-    assert not (tmp_path / "report.html").exists()
-    demo(tmp_path, seed=4)
-    assert trained == ["dynamic", "uniform", "uniform"]
-    for routing in ("dynamic", "uniform"):
-        found, expected = (Run(each / routing).model_file for each in (tmp_path, folder))
-        assert found.read_bytes() == expected.read_bytes()
-
-
-@pytest.mark.slow
 def test_the_real_demo_teaches_both_twins_something(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("torchcaps")
     done = subprocess.run(

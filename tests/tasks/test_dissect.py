@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
-from laid_runs import lay_run, tiny_images
+from laid_runs import Channels, lay_run, tiny_images
 from torchcaps._paths import write_whole
 from torchcaps.data import ImageSet, sample_of
 from torchcaps.layers import DenseCapsules
@@ -23,21 +23,6 @@ from torchcaps.tasks.trained import label_of
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.class_measures import class_measures
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
-
-
-class Brightest(nn.Module):
-    """Scores of the classes are the first pixels of the channels; no capsules."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-        self.seen: list[int] = []
-
-    def forward(self, image: Tensor, *, keep: str = "none") -> Output:
-        assert keep in ("none", "last")
-        self.seen.append(len(image))
-        return Output(image[:, :, 0, 0] * self.scale, "lengths")
-
 
 tiny = tiny_images(96)
 
@@ -58,11 +43,11 @@ def bright(count: int, *, wrong: int) -> ImageSet:
 
 
 def test_right_answers_are_counted_over_all_batches() -> None:
-    model = Brightest().train()
+    model = Channels().train()
     trace, right = trace_images(model, bright(205, wrong=7))
     assert right == 198
     assert trace == ()
-    assert model.seen == [100, 100, 5]
+    assert (model.seen, model.kept) == ([100, 100, 5], "last")
     assert not model.training
 
 
@@ -80,7 +65,7 @@ def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> No
 
 
 def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
-    found = dissect(Brightest(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
+    found = dissect(Channels(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
     assert (found.right, found.images) == (15, 20)
     numbers = found.numbers()
     measures = numbers.pop("measures")
@@ -116,7 +101,7 @@ def test_a_network_that_says_one_thing_is_constant_on_the_images_shown() -> None
         torch.tensor([0] * 16 + [1] * 90),
         ("rare", "benign"),
     )
-    found = dissect(Brightest(), images, label="plain", count=100)
+    found = dissect(Channels(), images, label="plain", count=100)
     assert (found.constant, found.right) == ("benign", 85)
     assert found.commonest == ("benign", 0.85)
 
@@ -124,7 +109,7 @@ def test_a_network_that_says_one_thing_is_constant_on_the_images_shown() -> None
 def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:
     images = bright(300, wrong=0)
     images = images.take(images.labels.argsort(stable=True))
-    found = dissect(Brightest(), images, label="plain", count=30)
+    found = dissect(Channels(), images, label="plain", count=30)
     assert found.facts["images"] == "30 of 300 of bright (10 of each class)"
     assert found.numbers()["classes"] == {"red": 10, "green": 10, "blue": 10}
     assert (found.right, found.images) == (30, 30)
@@ -280,7 +265,7 @@ def test_what_a_hidden_patch_changes_is_told_image_by_image(network: nn.Module) 
 
 def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) -> None:
     page = tmp_path / "new" / "folder" / "page.html"
-    found = dissect(Brightest(), bright(20, wrong=5), label="plain <net>")
+    found = dissect(Channels(), bright(20, wrong=5), label="plain <net>")
     write_report([found], str(page), title="A & B", more={"cost": "2 coins"})
     text = page.read_text()
     assert text.startswith("<!doctype html>")
@@ -319,7 +304,7 @@ def test_zeros_are_counted_among_what_was_trained(tmp_path: Path) -> None:
 
 
 def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
-    found = dissect(Brightest(), bright(20, wrong=5), label="plain")
+    found = dissect(Channels(), bright(20, wrong=5), label="plain")
     assert found.keys is None
     assert "How many trees" not in render([found], title="t", provenance={})
 

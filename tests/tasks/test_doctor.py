@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from error_text import text_of
+from laid_images import Unchecked
 from torchcaps._paths import write_whole
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.data.image_set import hold_out
@@ -85,20 +86,8 @@ def scaled(model, factor):
     return model
 
 
-class Shown:
-    """Images that nobody checked at the door."""
-
-    name, class_names, image_shape = "shown", ("a", "b", "c"), (1, 4, 4)
-    judged_by = "class"
-
-    def __init__(self, pixels, labels):
-        self.held = Batch(pixels, torch.tensor(labels))
-
-    def __len__(self):
-        return len(self.held.labels)
-
-    def batch(self, index, epoch=0):
-        return Batch(self.held.pixels[index], self.held.labels[index])
+def shown(pixels, labels):
+    return Unchecked(pixels, torch.tensor(labels), ("a", "b", "c"))
 
 
 ALL = recipe(data="part-whole", validation_share=0)
@@ -106,8 +95,8 @@ ALL = recipe(data="part-whole", validation_share=0)
 
 def images_found(pixels=None, labels=None, test=None):
     pixels = torch.rand(30, 1, 4, 4) if pixels is None else pixels
-    training = Shown(pixels, labels or [k % 3 for k in range(len(pixels))])
-    some = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
+    training = shown(pixels, labels or [k % 3 for k in range(len(pixels))])
+    some = shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
     found = examine_images(ALL, training, lambda: test or some)
     return {each.check: each for each in found}
 
@@ -365,14 +354,14 @@ def test_several_objects_an_image_are_counted_each():
 
 def test_test_images_that_are_training_images_are_counted(monkeypatch):
     pixels = torch.rand(30, 1, 4, 4)
-    test = Shown(torch.cat([pixels[3:5], torch.rand(4, 1, 4, 4)]), [0, 1, 2] * 2)
+    test = shown(torch.cat([pixels[3:5], torch.rand(4, 1, 4, 4)]), [0, 1, 2] * 2)
     found = images_found(pixels, test=test)["test images"]
     judged(found, "look", "2 of 6 are among the training images, pixel for pixel")
     test.class_names = ("a", "b")
     words = "images (1, 4, 4) of 2 classes, while the training images are (1, 4, 4)"
     judged(images_found(test=test)["test images"], "broken", words)
     # They are not looked for among millions.
-    test.class_names = Shown.class_names
+    test.class_names = ("a", "b", "c")
     monkeypatch.setattr("torchcaps.tasks.examination.images.MOST_COMPARED", 29)
     found = images_found(pixels, test=test)["test images"]
     words = "6; they were not looked for among 30 training images, which would take hours."
@@ -458,7 +447,7 @@ def test_test_images_that_cannot_be_read_are_told_before_training():
     def missing():
         raise TorchcapsError("there is no test folder.")
 
-    (*_, found) = examine_images(ALL, Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2), missing)
+    (*_, found) = examine_images(ALL, shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2), missing)
     assert found.verdict == "broken"
     assert found.text == (
         "they cannot be read, and training would end with that: there is no test folder."
@@ -500,18 +489,9 @@ def test_images_that_a_network_refuses_are_a_finding(network, monkeypatch):
 
 
 def test_bytes_are_found_though_the_network_takes_them(network):
-    class Bytes:
-        name, image_shape, judged_by = "bytes", (1, 24, 24), "class"
-        class_names = tiny("train").class_names
-
-        def __len__(self):
-            return 96
-
-        def batch(self, index, epoch=0):
-            pixels, labels, _ = tiny("train").batch(index)
-            return Batch(pixels * 255, labels)
-
-    found = examine(network, ALL, Bytes(), lambda: Bytes(), stage="before training", seconds=0)
+    pixels, labels, _ = tiny("train").batch(slice(None))
+    images = Unchecked(255 * pixels, labels, tiny("train").class_names)
+    found = examine(network, ALL, images, lambda: images, stage="before training", seconds=0)
     verdicts = {each.check: each.verdict for each in found.findings}
     assert verdicts["pixels"] == "broken"
     assert verdicts["test images"] == "look"

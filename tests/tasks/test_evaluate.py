@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from error_text import text_of
-from laid_runs import lay_run, small_network, tiny_images
+from laid_images import Unchecked
+from laid_runs import Channels, lay_run, small_network, tiny_images
 from torchcaps._paths import write_whole
 from torchcaps._printable import printable
-from torchcaps.data import SOURCES, Batch, ImageSet, load, resized
+from torchcaps.data import SOURCES, ImageSet, load, resized
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
@@ -30,33 +31,9 @@ from torchcaps.types import Output
 NAMES = ("red", "green", "blue")
 
 
-class Channels(nn.Module):
-    """Scores of the classes are the first pixels of the channels."""
-
-    def __init__(self, scores_are="lengths"):
-        super().__init__()
-        self.scores_are = scores_are
-        self.seen = []
-
-    def forward(self, image):
-        self.seen.append(len(image))
-        return Output(image[:, :, 0, 0], self.scores_are)
-
-
-class Several:
+def of_several(pixels, labels, judged_by="top"):
     """Images that show two objects each."""
-
-    name, class_names, image_shape = "several", NAMES, (3, 1, 1)
-
-    def __init__(self, pixels, labels, judged_by="top"):
-        self.judged_by = judged_by
-        self.held = Batch(pixels, labels)
-
-    def __len__(self):
-        return len(self.held.labels)
-
-    def batch(self, index, epoch=0):
-        return Batch(self.held.pixels[index], self.held.labels[index])
+    return Unchecked(pixels, labels, NAMES, judged_by)
 
 
 def painted(scores, labels, names=NAMES):
@@ -135,17 +112,11 @@ def test_a_network_that_always_says_the_commonest_class_is_called_constant():
     assert line == "to beat   84.91%, which always saying 'blue' would give"
 
 
-def test_a_network_that_says_two_things_is_not():
-    found = evaluate(Channels(), FOUR)
-    assert found.constant is None
-    assert "constant" not in found.text()
-
-
 def test_where_objects_share_an_image_one_answer_is_a_set_of_classes():
     """Two highest scores of each image, always the same two: right for half of them."""
     pixels = torch.tensor([[0.9, 0.8, 0.1]] * 4)[:, :, None, None]
     labels = torch.tensor([[0, 1], [1, 0], [1, 2], [0, 2]])
-    found = evaluate(Channels(), Several(pixels, labels))
+    found = evaluate(Channels(), of_several(pixels, labels))
     assert (found.commonest, found.accuracy) == (("red and green", 0.5), 0.5)
     assert found.constant == "red and green"
 
@@ -182,7 +153,7 @@ def test_the_loss_fits_the_scores(scores_are, loss_is, loss):
 
 def test_several_objects_are_right_together_or_not_at_all():
     pixels = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8]])[:, :, None, None]
-    found = evaluate(Channels(), Several(pixels, torch.tensor([[1, 0], [0, 1]])))
+    found = evaluate(Channels(), of_several(pixels, torch.tensor([[1, 0], [0, 1]])))
     numbers = found.numbers()
     assert (numbers["right"], numbers["confusion"]) == (1, None)
     assert [row["found"] for row in numbers["classes"]] == [2, 1, 0]
@@ -193,7 +164,7 @@ def test_several_objects_are_right_together_or_not_at_all():
 @pytest.mark.parametrize(("judged_by", "right"), [("top", [True, False]), ("set", [False, True])])
 def test_several_objects_do_not_depend_on_the_batch(judged_by, right, batch_size):
     pixels = torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.4, 0.1]])[:, :, None, None]
-    images = Several(pixels, torch.tensor([[0, 1], [0, 0]]), judged_by)
+    images = of_several(pixels, torch.tensor([[0, 1], [0, 0]]), judged_by)
     found = evaluate(Channels(), images, batch_size=batch_size)
     assert found.right.tolist() == right
     assert found.numbers()["judged_by"] == judged_by
@@ -383,7 +354,7 @@ def test_what_an_absent_class_leaves_undefined_is_said():
     ) in found.text().splitlines()
     row = next(line for line in found.text().splitlines() if line.split()[:1] == ["blue"])
     assert row.split()[1:3] == ["–", "0"]
-    several = evaluate(Channels(), Several(FOUR.images, torch.tensor([[0, 1]] * 4)))
+    several = evaluate(Channels(), of_several(FOUR.images, torch.tensor([[0, 1]] * 4)))
     assert several.numbers()["measures"]["classes"] == []
     assert "average precision  –: an image may show several objects" in several.text()
     assert "specificity" not in several.text()
@@ -467,7 +438,7 @@ def test_a_control_beyond_ascii_is_escaped_in_json_lines(tmp_path):
 
 def test_several_classes_are_joined(tmp_path):
     pixels = torch.tensor([[0.9, 0.1, 0.8]])[:, :, None, None]
-    found = evaluate(Channels(), Several(pixels, torch.tensor([[1, 0]])))
+    found = evaluate(Channels(), of_several(pixels, torch.tensor([[1, 0]])))
     write_predictions(found, tmp_path / "mine.jsonl")
     row = json.loads((tmp_path / "mine.jsonl").read_text())
     assert (row["label"], row["predicted"], row["right"]) == ("red+green", "red+blue", False)

@@ -150,7 +150,8 @@ def dissect(
         model, images, torch.arange(example, min(example + SHOWN, len(images)))
     )
     # Trees are counted of images that show one object, where there is a parent for each class.
-    is_tree = parents_are_classes(out.trace, out.scores.shape[1]) and batch.labels.ndim == 1
+    has_classes = bool(out.trace) and parents_are_classes(out.trace, out.scores.shape[1])
+    is_tree = has_classes and batch.labels.ndim == 1
     inside = ("dynamics", "activity") if out.trace else ()
     trees = ("keys", "couplings") if is_tree else ()
     names = tuple(dict.fromkeys((*measurements, *inside, *trees)))
