@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureCouplings, coupling_counts
-from traces import network
+from traces import network, result_of
 
 
 def test_borders_on_paper():
@@ -26,9 +26,8 @@ def test_levels_of_a_grid_are_borders_in_every_precision(dtype):
 def test_loops_agree():
     generator = torch.Generator().manual_seed(0)
     coupling = torch.rand(11, 5, 3, generator=generator) * 1.4 - 0.2
-    measurement = MeasureCouplings()
-    measurement.add(network({"classes": coupling}), torch.randint(3, (11,), generator=generator))
-    (layer,) = measurement.result().layers
+    predicted = torch.randint(3, (11,), generator=generator)
+    (layer,) = result_of(MeasureCouplings(), network({"classes": coupling}), predicted).layers
     flat = coupling.double().flatten().tolist()
     assert layer.below == sum(c < 0 for c in flat)
     assert layer.above == sum(c > 1 for c in flat)

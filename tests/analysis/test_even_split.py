@@ -15,7 +15,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.even_split import even_split
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
-from traces import network
+from traces import network, result_of
 
 # Four positions in a row and windows of two: the outer children have one window, the others two.
 ROW = Window((1, 4, 1), (1, 2), (1, 1))
@@ -56,11 +56,9 @@ EVEN = {
 @pytest.mark.parametrize("case", EVEN)
 def test_an_even_split_is_even(case):
     trace = EVEN[case]
-    degrees, inequality, dynamics = MeasureInDegree(), MeasureInequality(), MeasureDynamics()
-    for each in (degrees, inequality, dynamics):
-        each.add(trace)
     (degree,), (unequal,), (moves,) = (
-        each.result().layers for each in (degrees, inequality, dynamics)
+        result_of(each, trace).layers
+        for each in (MeasureInDegree(), MeasureInequality(), MeasureDynamics())
     )
     assert (degree.mean, degree.with_a_child) == (0, 0)
     assert (unequal.small, unequal.even) == (0, 1)
@@ -75,11 +73,8 @@ def test_an_even_split_is_even_in_every_dtype(parents, dtype):
     """A third in bfloat16 is 0.334, which lies above a third."""
     for which, children in (("parents", 4), ("children", 4), ("children", parents)):
         trace = over(which, children, parents, dtype)
-        degrees, inequality = MeasureInDegree(), MeasureInequality()
-        degrees.add(trace)
-        inequality.add(trace)
-        (unequal,) = inequality.result().layers
-        assert degrees.result().layers[0].mean == 0
+        (unequal,) = result_of(MeasureInequality(), trace).layers
+        assert result_of(MeasureInDegree(), trace).layers[0].mean == 0
         assert (unequal.small, unequal.even, unequal.gini) == (0, 1, pytest.approx(0, abs=1e-12))
         first = torch.zeros(2, dtype=torch.int64)
         assert tree_size(trace, first, n_classes=parents).tolist() == [0, 0]
@@ -103,9 +98,8 @@ def test_what_is_not_even_in_half_precision_is_not():
     (layer,) = over("parents", 4, 2, torch.bfloat16)
     (step,) = layer.routed.steps
     step = step._replace(coupling=torch.tensor([0.5125, 0.4875]).bfloat16().expand(2, 4, 2))
-    degrees = MeasureInDegree()
-    degrees.add((replace(layer, routed=Routed(layer.routed.parents, (step,))),))
-    assert degrees.result().layers[0].each.tolist() == [4, 0]
+    trace = (replace(layer, routed=Routed(layer.routed.parents, (step,))),)
+    assert result_of(MeasureInDegree(), trace).layers[0].each.tolist() == [4, 0]
 
 
 def test_over_children_on_paper():
@@ -113,21 +107,16 @@ def test_over_children_on_paper():
     coupling = torch.tensor([[[0.7, 0.1], [0.1, 0.3], [0.1, 0.3], [0.1, 0.3]]]).double()
     (layer,) = network({"classes": coupling})
     trace = (replace(layer, normalised_over="children"),)
-    degrees, inequality = MeasureInDegree(), MeasureInequality()
-    degrees.add(trace)
-    inequality.add(trace)
-    assert degrees.result().layers[0].each.tolist() == [1, 3]
+    assert result_of(MeasureInDegree(), trace).layers[0].each.tolist() == [1, 3]
     # Below 1/8 lie the three of the first parent and the one of the second.
-    assert inequality.result().layers[0].small == 0.5
+    assert result_of(MeasureInequality(), trace).layers[0].small == 0.5
     assert [edges.nonzero().tolist() for edges in backtracked(trace, 0)] == [[[0, 0]]]
 
 
 def test_over_positions_on_paper():
     (layer,) = over_positions()
     assert even_split(layer)[..., 0].tolist() == [[0.5, 0.25], [0.25, 0.25], [0.25, 0.5]]
-    measurement = MeasureDynamics()
-    measurement.add((layer,))
-    (row,) = measurement.result().layers
+    (row,) = result_of(MeasureDynamics(), (layer,)).layers
     assert row.even == pytest.approx((2 * 0.5 + 4 * 0.25) / 6)
 
 
@@ -136,16 +125,12 @@ def test_networks_of_the_library():
     torch.manual_seed(0)
     uniform = tc.create_model("gu_capsnet_nor", image=(1, 28, 28)).eval()
     trace = uniform(torch.rand(2, 1, 28, 28), keep="last").trace
-    degrees = MeasureInDegree()
-    degrees.add(trace)
-    assert [row.mean for row in degrees.result().layers] == [0] * len(trace)
+    assert [row.mean for row in result_of(MeasureInDegree(), trace).layers] == [0] * len(trace)
 
     # The official variant begins with couplings that do not sum to one.
     options = {"sizes": "4-2-2-2", "iterations": 1, "variant": "paper"}
     em = tc.create_model("matrix_capsnet", n_classes=3, **options).eval()
     trace = em(torch.rand(2, 2, 32, 32), keep="last").trace
     over = {each.normalised_over for each in trace}
-    degrees = MeasureInDegree()
-    degrees.add(trace)
     assert over == {"parents_and_positions", "parents"}
-    assert [row.mean for row in degrees.result().layers] == [0] * len(trace)
+    assert [row.mean for row in result_of(MeasureInDegree(), trace).layers] == [0] * len(trace)

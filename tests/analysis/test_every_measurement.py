@@ -175,23 +175,6 @@ def test_streamed_is_all_at_once(size, all_at_once):
         agree(numbers(each), all_at_once[name], name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [37, 1000])
-def test_ten_thousand_images_in_any_batches_are_all_at_once(size, ten_thousand):
-    whole, expected = ten_thousand
-    made = [fresh(name) for name in NAMES]
-    found = measure(look, batches(whole, size), made)
-    for name, each in zip(NAMES, found, strict=True):
-        agree(json.loads(each.to_json()), expected[name], name)
-
-
-@pytest.fixture(scope="module")
-def ten_thousand():
-    whole = images(10_000)
-    found = measure(look, [whole], [fresh(name) for name in NAMES])
-    return whole, {n: json.loads(each.to_json()) for n, each in zip(NAMES, found, strict=True)}
-
-
 # Numbers of which each capsule has its own, and their axis from the end: "capsules" of a layer of
 # capsules, "children" and "parents" of a routed layer, through windows the types of a position.
 PER_CAPSULE = {

@@ -6,6 +6,7 @@ import torch
 from torchcaps import create_model
 from torchcaps.analysis import MeasureFixedPoint
 from torchcaps.types import Capsules, LayerTrace, Routed, Step
+from traces import result_of
 
 
 def trace_of(*poses):
@@ -23,17 +24,12 @@ def test_distances_on_paper():
     first = torch.tensor([[[3.0, 4.0]], [[0.0, 2.0]], [[0.0, 0.0]]])
     second = torch.tensor([[[3.0, 5.0]], [[2.0, 0.0]], [[1.0, 0.0]]])
     third = torch.tensor([[[3.0, 5.0]], [[1.0, 0.0]], [[1.0, 3.0]]])
-    whole = MeasureFixedPoint()
-    whole.add(trace_of(first, second, third), torch.arange(3))
-    one, two = whole.result().steps
+    whole = result_of(MeasureFixedPoint(), trace_of(first, second, third), torch.arange(3))
+    one, two = whole.steps
     assert (one.name, one.iteration, two.iteration) == ("classes", 1, 2)
     assert one.median == pytest.approx((0.2 + 2**0.5) / 2)
     assert one.largest == pytest.approx(2**0.5)
     assert (two.median, two.largest) == pytest.approx((0.5, 3.0))
-    parts = MeasureFixedPoint()
-    parts.add(trace_of(first[:1], second[:1], third[:1]), torch.arange(1))
-    parts.add(trace_of(first[1:], second[1:], third[1:]), torch.arange(1, 3))
-    assert parts.result() == whole.result()
 
 
 def test_inverted_attention_run_on_and_on():
@@ -43,9 +39,8 @@ def test_inverted_attention_run_on_and_on():
     with torch.no_grad():
         images = torch.rand(4, 2, 13, 14)
         out = model(images, iterations=30, keep="steps")
-    measurement = MeasureFixedPoint()
-    measurement.add(out.trace, images)
-    rows = {(row.name, row.iteration): row for row in measurement.result().steps}
+    steps = result_of(MeasureFixedPoint(), out.trace, images).steps
+    rows = {(row.name, row.iteration): row for row in steps}
     assert len(rows) == 3 * 29
     # Children of the lowest layer never change; its poses come to rest.
     assert rows["conv_1", 29].median < 0.1 * rows["conv_1", 1].median
@@ -58,7 +53,6 @@ def test_medians_are_of_a_sample_and_the_largest_is_of_all():
     measurement.add(trace_of(start, moved), torch.arange(30))
     (row,) = measurement.result().steps
     assert row.largest == pytest.approx(2)
-    middle = MeasureFixedPoint()
-    middle.add(trace_of(start, moved), torch.arange(30))
-    assert middle.result().steps[0].median == pytest.approx(1.5)
+    middle = result_of(MeasureFixedPoint(), trace_of(start, moved), torch.arange(30))
+    assert middle.steps[0].median == pytest.approx(1.5)
     assert len(measurement._sample) == 5

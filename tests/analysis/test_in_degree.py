@@ -4,14 +4,12 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureInDegree
-from traces import network
+from traces import network, result_of
 
 
 def test_loops_agree():
     coupling = torch.rand(9, 6, 4, generator=torch.Generator().manual_seed(0)).softmax(-1).double()
-    measurement = MeasureInDegree()
-    measurement.add(network({"classes": coupling}))
-    (found,) = measurement.result().layers
+    (found,) = result_of(MeasureInDegree(), network({"classes": coupling})).layers
     brute = [
         sum(int(coupling[k, i, j] > 1 / 4) for k in range(9) for i in range(6)) / 9
         for j in range(4)

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from torchcaps.analysis import MeasureKeys, quantise
-from traces import network
+from traces import network, result_of
 
 
 def keys_of(coupling, predicted, **options):
-    measurement = MeasureKeys(**options)
-    measurement.add(network({"classes": coupling}), torch.as_tensor(predicted))
-    return measurement.result()
+    trace = network({"classes": coupling})
+    return result_of(MeasureKeys(**options), trace, torch.as_tensor(predicted))
 
 
 def random_case(images=200):

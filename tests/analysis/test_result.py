@@ -6,11 +6,7 @@ import json
 import pytest
 import torch
 
-from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.analysis.result import Result, quantity
-from traces import network, switching
-
-TRACE = network({"hidden": switching(3, 3), "classes": switching(3, 4)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,18 +36,3 @@ def test_values_and_units_come_back():
 def test_what_is_no_number_is_refused(value):
     with pytest.raises(ValueError, match="not JSON compliant"):
         Table((), value).to_json()
-
-
-@pytest.mark.parametrize("measure", [routing_dynamics, capsule_activity])
-def test_every_quantity_of_a_measurement_is_written(measure):
-    result = measure(TRACE)
-    written = json.loads(result.to_json())
-    assert written["images"] == 3
-    assert len(written["layers"]) == len(result.layers)
-    for row, numbers in zip(result.layers, written["layers"], strict=True):
-        for field in dataclasses.fields(row):
-            value = getattr(row, field.name)
-            value = value.tolist() if isinstance(value, torch.Tensor) else value
-            assert numbers[field.name] == json.loads(json.dumps(value))
-            if field.name not in ("name", "sweep"):
-                assert written["units"][field.name] == field.metadata["unit"]

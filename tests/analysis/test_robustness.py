@@ -1,5 +1,7 @@
 """Robustness: counted on paper, in any batch size."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -33,7 +35,10 @@ def test_right_answers_are_counted_for_each_change(size):
 def test_several_objects_share_an_image():
     labels = torch.stack([LABELS, (LABELS + 1) % 4], -1)
     seen = MeasureRobustness(network, {})
-    seen.update(Output(PIXELS[:, 0, 0] + PIXELS[:, 0, 0].roll(1, -1), "lengths"), _Batch(labels))
+    seen.update(
+        Output(PIXELS[:, 0, 0] + PIXELS[:, 0, 0].roll(1, -1), "lengths"),
+        SimpleNamespace(pixels=PIXELS, labels=labels),
+    )
     assert seen.result().changes[0].accuracy == 1
 
 
@@ -41,8 +46,3 @@ def test_what_was_refused_is_not_counted():
     seen = MeasureRobustness(lambda pixels: network(pixels.repeat(2, 1, 1, 1)), CHANGES)
     text_of(lambda: measure(network, [(PIXELS, LABELS)], [seen]))
     assert text_of(seen.result).startswith("there are no images to measure")
-
-
-class _Batch:
-    def __init__(self, labels):
-        self.pixels, self.labels = PIXELS, labels

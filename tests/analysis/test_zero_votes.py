@@ -8,6 +8,7 @@ import torch
 from torchcaps.analysis import MeasureZeroVotes, zero_votes
 from torchcaps.ops import materialise
 from torchcaps.types import Capsules, LayerTrace, Routed, VoteMap, Window
+from traces import result_of
 
 
 def layer(pose, weight):
@@ -64,9 +65,8 @@ def test_votes_of_matrices():
 def test_a_layer_with_shared_weights_is_passed_over_beside_one_without():
     own = layer(torch.ones(2, 3, 4), torch.zeros(3, 2, 5, 4).double())
     shared = replace(own, name="windows", weight=torch.ones(2, 5, 4))
-    measurement = MeasureZeroVotes()
-    measurement.add((shared, own))
-    assert [row.name for row in measurement.result().layers] == ["classes"]
+    found = result_of(MeasureZeroVotes(), (shared, own))
+    assert [row.name for row in found.layers] == ["classes"]
 
 
 @pytest.mark.parametrize(("pose", "d"), [("vector", 3), ("matrix", 4)])

@@ -64,11 +64,6 @@ class Reader(HTMLParser):
             self.words.append((self.open[-1], " ".join(data.split())))
 
 
-def test_interval():
-    found = Dissection("", {}, 81, 263, FOUR, None, None, []).interval
-    assert found == pytest.approx((0.2553, 0.3662), abs=5e-5)  # see test_shares.py
-
-
 def test_a_number_beside_its_name_is_called_as_in_the_head_of_its_table():
     text = page(dissection())
     tables = re.findall(r'<div class="wide.*?</table>', text, re.DOTALL)
@@ -284,16 +279,6 @@ def test_a_network_without_capsules():
     assert "<img" not in text
     both = page(WITHOUT_CAPSULES, dissection())
     assert (both.count("<img"), both.count("<table")) == (2, 2)
-    assert WITHOUT_CAPSULES.numbers() == {
-        "accuracy": 0.5,
-        "images": 10,
-        "commonest": None,
-        "constant": None,
-        "measures": {},
-        "classes": FOUR,
-        "dynamics": None,
-        "activity": None,
-    }
 
 
 def test_numbers_are_those_of_the_measurements():

@@ -12,7 +12,7 @@ from torchcaps.analysis import MeasureCouplings, MeasureKeys, capsule_activity, 
 from torchcaps.types import Window
 from torchcaps.viz import draw_backtracked, draw_mean_couplings, draw_parse_tree, write_figure
 from torchcaps.viz.palette import new_figure
-from traces import network, switching
+from traces import network, result_of, switching
 
 ERRORS = Path(__file__).with_name("errors.txt")
 IMAGES, MAPS = torch.rand(2, 1, 4, 4), torch.rand(2, 4, 4)
@@ -37,15 +37,11 @@ def measured(trace):
 
 
 def couplings(trace, answers=(0, 1)):
-    found = MeasureCouplings(bins=4)
-    found.add(trace, torch.tensor(answers))
-    return found.result()
+    return result_of(MeasureCouplings(bins=4), trace, torch.tensor(answers))
 
 
 def keys(trace):
-    found = MeasureKeys(sweep=())
-    found.add(trace, torch.tensor([0, 1]))
-    return found.result()
+    return result_of(MeasureKeys(sweep=()), trace, torch.tensor([0, 1]))
 
 
 SMALL, WIDE = ("small", couplings(TRACE)), ("deep", couplings(DEEP))

@@ -10,14 +10,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torchcaps.analysis import MeasureCouplings, MeasureKeys, mean_trace
 from torchcaps.types import Output
 from torchcaps.viz import draw_backtracked, draw_couplings_histogram, draw_keys, to_svg
-from traces import network, switching
+from traces import network, result_of, switching
+
+OF_TWO = network({"classes": switching(2, 2)}), torch.tensor([0, 1])
 
 
 def test_a_bar_is_an_entropy_before_its_bound():
     trace = network({"classes": switching(2, 2)})
-    keys = MeasureKeys(sweep=())
-    keys.add(trace, torch.tensor([0, 0]))
-    found = keys.result()
+    found = result_of(MeasureKeys(sweep=()), trace, torch.tensor([0, 0]))
     axes = draw_keys(found, class_names=("one", "two")).axes[0]
     # Two images, two trees: one bit of one; the second class has none.
     bounds, entropies = ([bar.get_width() for bar in bars] for bars in axes.containers)
@@ -30,10 +30,8 @@ def test_a_bar_is_an_entropy_before_its_bound():
 
 
 def test_a_histogram_has_the_shares_of_its_couplings():
-    couplings = MeasureCouplings(bins=4)
     trace = network({"hidden": switching(2, 4), "classes": switching(2, 2, n_in=4)})
-    couplings.add(trace, torch.tensor([0, 1]))
-    found = couplings.result()
+    found = result_of(MeasureCouplings(bins=4), trace, torch.tensor([0, 1]))
     figure = draw_couplings_histogram(("mine", found), ("yours", found))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["classes", "hidden"]
     for axes, layer in zip(figure.axes, reversed(found.layers), strict=True):
@@ -44,10 +42,9 @@ def test_a_histogram_has_the_shares_of_its_couplings():
 
 
 def test_a_histogram_shows_every_network_in_lines_of_its_own():
-    couplings = MeasureCouplings(bins=4)
-    couplings.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    found = result_of(MeasureCouplings(bins=4), *OF_TWO)
     names = [f"network {k}" for k in range(9)]
-    figure = draw_couplings_histogram(*((name, couplings.result()) for name in names))
+    figure = draw_couplings_histogram(*((name, found) for name in names))
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == names
     assert len({(line.get_edgecolor(), line.get_linestyle()) for line in axes.patches}) == 9
@@ -56,9 +53,7 @@ def test_a_histogram_shows_every_network_in_lines_of_its_own():
 
 
 def test_bars_of_several_networks_are_told_apart_in_grey():
-    keys = MeasureKeys(sweep=())
-    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
-    figure = draw_keys({str(k): keys.result() for k in range(5)})
+    figure = draw_keys({str(k): result_of(MeasureKeys(sweep=()), *OF_TWO) for k in range(5)})
     drawn = [bars[0].get_hatch() for bars in figure.axes[0].containers[1::2]]
     assert len({*drawn}) == 5
     assert [bar.get_hatch() for bar in figure.legends[0].get_patches()] == drawn
@@ -78,9 +73,8 @@ def test_a_graph_shows_the_capsules_of_the_tree_alone():
 
 def test_a_name_without_room_is_cut_with_a_sign():
     """It ran out of the picture at its beginning, where retrievers are told apart."""
-    keys = MeasureKeys(sweep=())
-    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
-    figure = draw_keys(keys.result(), class_names=("golden_retriever", "cat"))
+    keys = result_of(MeasureKeys(sweep=()), *OF_TWO)
+    figure = draw_keys(keys, class_names=("golden_retriever", "cat"))
     labels = figure.axes[0].get_yticklabels()
     assert [label.get_text() for label in labels] == ["cat", "golden_retr…"]
     paper = FigureCanvasAgg(figure).get_renderer()
@@ -89,9 +83,7 @@ def test_a_name_without_room_is_cut_with_a_sign():
 
 def test_the_trees_of_ten_thousand_images_are_told_in_full():
     """From a thousand images on, the end of the words ran out of the picture."""
-    keys = MeasureKeys(sweep=())
-    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
-    found = keys.result()
+    found = result_of(MeasureKeys(sweep=()), *OF_TWO)
     many = tuple(replace(row, keys=10_000, images=10_000) for row in found.classes)
     figure = draw_keys(replace(found, classes=many), class_names=("golden_retriever", "cat"))
     paper = FigureCanvasAgg(figure).get_renderer()
@@ -144,10 +136,9 @@ def test_of_more_classes_than_fit_the_longest_are_shown():
 
 def test_a_histogram_of_each_class_on_paper():
     coupling = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]] * 3)
-    mine = MeasureCouplings(bins=2)
-    mine.add(network({"classes": coupling}), torch.tensor([0, 0, 1]))
-    found = ("mine", mine.result())
-    figure = draw_couplings_histogram(found, classes=(0, 1))
+    trace = network({"classes": coupling})
+    found = result_of(MeasureCouplings(bins=2), trace, torch.tensor([0, 0, 1]))
+    figure = draw_couplings_histogram(("mine", found), classes=(0, 1))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["class 0", "class 1"]
     drawn = [axes.patches[0].get_data().values for axes in figure.axes]
     # Towards class 0 the couplings 0.9, 0.6 and 0.2 of two images, towards 1 the rest of the third.

@@ -247,16 +247,6 @@ def test_the_longest_of_many_classes_without_names():
     assert "longest capsule in classes: 39" in words(draw_parse_tree(trace, IMAGE))
 
 
-def test_a_line_runs_from_its_child_to_its_parent():
-    (collection,) = lines(tree())
-    widths = collection.get_linewidths()
-    strongest = max(range(len(widths)), key=lambda k: widths[k])
-    start, end = collection.get_segments()[strongest]
-    # The second of three children, the second of two parents, in bars spread evenly over [0, 1].
-    assert start.tolist() == pytest.approx([1.5 / 3, BAR])
-    assert end.tolist() == pytest.approx([1.5 / 2, 1])
-
-
 @pytest.mark.parametrize(
     "name", ["$x^{$", "$$", "a_b^c", "\\frac{", "\x1b[31m", "\x00", "<&>", "\ud800"]
 )
