@@ -70,11 +70,6 @@ class Job:
     departures: tuple[str, ...] = ()
 
     @property
-    def steps_of_training(self) -> tuple[str, ...]:
-        """Steps that change what is trained; quantising looks at a trained network."""
-        return tuple(step for step in self.after if step != "quantise")
-
-    @property
     def is_narrow(self) -> bool:
         """Whether it is as narrow as the living part of its routed twin."""
         return NARROW in self.after
@@ -121,8 +116,8 @@ class Job:
     def key(self) -> str:
         """Eight characters that two jobs share which train the same networks, whether a default is
         written out or not."""
-        # How much is pruned is decided in training.
-        pruned = [*self.steps_of_training, self.at.get("sparsity")]
+        # How much is pruned is decided in training; quantising looks at a trained network.
+        pruned = [*(x for x in self.after if x != "quantise"), self.at.get("sparsity")]
         text = json.dumps([self.protocol, self._told(), pruned], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -155,14 +150,10 @@ class Job:
             page = f"{run}.html"
             commands.append(["torchcaps", "dissect", run, *where, "--out", page, "--json"])
         if "estimate" in measured_by:
-            commands.append(self._estimate_command())
+            sides, classes = "x".join(map(str, self.image)), str(data_set(self.train).n_classes)
+            words = ["torchcaps", "estimate", "--model", self.model, "--image", sides]
+            commands.append([*words, "--classes", classes, *self._option_words(), "--json"])
         return tuple(map(shlex.join, commands))
-
-    def _estimate_command(self) -> list[str]:
-        sides = "x".join(map(str, self.image))
-        classes = str(data_set(self.train).n_classes)
-        words = ["torchcaps", "estimate", "--model", self.model, "--image", sides]
-        return [*words, "--classes", classes, *self._option_words(), "--json"]
 
     def _option_words(self) -> list[str]:
         # A word that the option refuses: nobody knows the widths before the twin is trained.

@@ -1,7 +1,6 @@
 """Names of systems in a table: short, and no two the same."""
 
 import operator
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -16,14 +15,11 @@ FIRST = ("prune", "prune_to", "protocol")
 
 def told_apart(systems: Sequence[System]) -> tuple[System, ...]:
     """Label systems apart: where labels are equal, what differs between the systems is added."""
-    namesakes: dict[str, list[int]] = defaultdict(list)
-    for place, system in enumerate(systems):
-        namesakes[system.label].append(place)
     found = list(systems)
-    for places in namesakes.values():
-        if len(places) > 1:
-            for place, system in zip(places, _apart([found[p] for p in places]), strict=True):
-                found[place] = system
+    for label in dict.fromkeys(system.label for system in systems):
+        places = [place for place, system in enumerate(systems) if system.label == label]
+        for place, system in zip(places, _apart([systems[p] for p in places]), strict=True):
+            found[place] = system
     return tuple(found)
 
 
