@@ -69,7 +69,15 @@ def record_of_runs(
         recipe_hash=first.digest(),
         data=_images(begun[0]),
         seeds=(
-            *(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
+            *(
+                Seed(
+                    seed=run.recipe.seed,
+                    values={"accuracy": run.accuracy, **measured.get(run.recipe.seed, {})},
+                    per_epoch=tuple(_numbers(run, row) for row in run.metrics()),
+                    wall_seconds=run.seconds,
+                )
+                for run in runs
+            ),
             *(Seed(seed=seed, wall_seconds=0, failed=why) for seed, why in (failed or {}).items()),
         ),
         commit=_one([None if each is None else each.removesuffix(CHANGED) for each in commits]),
@@ -144,15 +152,6 @@ def _check(
             f"values came for seeds {sorted(set(measured) - set(seeds))}, but the runs have "
             f"{seeds}."
         )
-
-
-def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
-    return Seed(
-        seed=run.recipe.seed,
-        values={"accuracy": run.accuracy, **measured},
-        per_epoch=tuple(_numbers(run, row) for row in run.metrics()),
-        wall_seconds=run.seconds,
-    )
 
 
 def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:

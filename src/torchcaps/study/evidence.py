@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock
@@ -57,10 +56,14 @@ def _write(
     for name, old in alike.items():
         if _says_as_much(old, record):
             return evidence / study.name / f"{name}.json"
-    if replaced := [name for name, old in alike.items() if _can_stand_for(record, old)]:
+    replaced = [
+        (not old.is_draft, old.measured, old.made, name)
+        for name, old in alike.items()
+        if _can_stand_for(record, old)
+    ]
+    if replaced:
         # It can name one alone: the one that is shown of several.
-        name = max(replaced, key=lambda each: _weight(alike[each]))
-        record = record.model_copy(update={"supersedes": name})
+        record = record.model_copy(update={"supersedes": max(replaced)[-1]})
     return write_record(record, evidence)
 
 
@@ -136,7 +139,3 @@ def _can_stand_for(one: Record, other: Record) -> bool:
     )
     is_as_sure = other.is_draft or not one.is_draft
     return has_all and is_as_sure and {*other.claims} <= {*one.claims}
-
-
-def _weight(record: Record) -> tuple[bool, int, datetime]:
-    return not record.is_draft, record.measured, record.made

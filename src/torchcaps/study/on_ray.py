@@ -157,7 +157,11 @@ class _OnRay:
         except errors.RayActorError:
             return self._died()
         except errors.RayTaskError as error:
-            raise TorchcapsError(_of_machine(error)) from None
+            last = str(error).strip().splitlines()[-1]
+            raise TorchcapsError(
+                f"a worker failed on a machine of the Ray cluster ({last}); is torchcaps "
+                f"{__version__} installed there?"
+            ) from None
         finally:
             self._ray.kill(self._actor)
         if why_not:
@@ -203,11 +207,3 @@ class _OnRay:
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         cell = self._ledger.claimed_by(about.process, about.machine)
         return End("killed" if about.node in alive else "lost", cell)
-
-
-def _of_machine(error: Exception) -> str:
-    last = str(error).strip().splitlines()[-1]
-    return (
-        f"a worker failed on a machine of the Ray cluster ({last}); is torchcaps {__version__} "
-        f"installed there?"
-    )

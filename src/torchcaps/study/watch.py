@@ -116,15 +116,11 @@ def progress_of(
     """Say how far a study is now: by the runs of a ledger, and beside them by records, which a
     clone has of networks that were trained elsewhere."""
     states = {cell.name: ledger.state(cell) for cell in study.cells()}
-    return Progress(study, ledger, states, None if records is None else _recorded(records))
-
-
-def _recorded(records: Iterable[Record]) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
-    for record in records:
+    for record in records or ():
         if (network := trained_in(record)) is not None:
             found.setdefault(network, set()).update(each.seed for each in record.seeds)
-    return found
+    return Progress(study, ledger, states, None if records is None else found)
 
 
 def hours(count: float) -> str:
