@@ -46,16 +46,14 @@ def _fields(where: Mapping[str, Any]) -> dict[str, Any]:
     return {k: (frozenset(x) or None) if isinstance(x, list) else x for k, x in where.items()}
 
 
-def _studies(texts: Mapping[str, Mapping[str, Any]]) -> dict[str, Variants]:
-    found: dict[str, Variants] = {}
-    for name, told in alike(texts).items():
-        columns = [Column(**each) for each in told.pop("columns")]
-        where = _fields(told.pop("where", {}))
-        found[name] = Variants(**told, columns=columns, where=where)
-    return found
-
-
 TEXTS = read_texts("questions")
 QUESTIONS = {name: Question(**fields) for name, fields in TEXTS["questions"].items()}
 FAMILIES = [Family(**row) for row in TEXTS["families"]["of"]]
-STUDIES = _studies(TEXTS["studies"])
+STUDIES = {
+    name: Variants(
+        columns=[Column(**each) for each in told.pop("columns")],
+        where=_fields(told.pop("where", {})),
+        **told,
+    )
+    for name, told in alike(TEXTS["studies"]).items()
+}
