@@ -10,9 +10,10 @@ from torch import nn
 
 from torchcaps._paths import write_whole
 from torchcaps.data import PartWholeSpec, part_whole, sign_set
+from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model, save
 from torchcaps.train import Run, make_recipe
-from torchcaps.types import Output
+from torchcaps.types import Capsules, LayerTrace, Output
 
 NETWORK = "mitterreiter_5x16"
 
@@ -65,6 +66,21 @@ class Channels(nn.Module):
         self.seen.append(len(image))
         self.kept = keep
         return Output(image[:, :, 0, 0] * self.scale, self.scores_are)
+
+
+class ReadOff(nn.Module):
+    """Sixteen capsules, of which a linear layer reads ten classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = DenseCapsules(n_in=36, d_in=16, n_out=16, d_out=4)
+        self.read = nn.Linear(64, 10)
+
+    def forward(self, image, *, keep="none", couple=None):
+        capsules = Capsules(image.reshape(len(image), 36, 16))
+        routed = self.parts(capsules, keep=keep, couple=couple)
+        trace = (LayerTrace("parts", capsules, routed, None, "parents", self.parts.weight),)
+        return Output(self.read(routed.parents.pose.flatten(1)), "logits", trace=trace)
 
 
 def lay_run(folder, result=None, *, network=None, seen="abc", **fields):

@@ -1,6 +1,9 @@
 """Traces made by hand: lengths and couplings are chosen, so every measure can be had on paper."""
 
+from types import SimpleNamespace
+
 import torch
+from torch.utils import _pytree
 
 from torchcaps.types import Capsules, LayerTrace, Routed, Step
 
@@ -46,4 +49,14 @@ def even(images, n_in, n_out):
 def result_of(measurement, *seen):
     """What a measurement says that has seen one trace, and the classes that were predicted."""
     measurement.add(*seen)
+    return measurement.result()
+
+
+def in_batches(measurement, trace, labels=None, *, batch=5):
+    """What a measurement says that has seen a trace in batches; a pixel tells images apart."""
+    for rows in torch.arange(len(trace[0].children.pose)).split(batch):
+        some = _pytree.tree_map_only(torch.Tensor, lambda each, rows=rows: each[rows], trace)
+        shown = None if labels is None else labels[rows]
+        seen = SimpleNamespace(pixels=rows.unsqueeze(-1), labels=shown)
+        measurement.update(SimpleNamespace(trace=some), seen)
     return measurement.result()

@@ -1,26 +1,18 @@
 """Near-antipodal pairs on paper, at their extremes, and against loops."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from torchcaps.analysis import MeasureAntipodal, opposite_pairs, pair_cosines
 from torchcaps.types import Capsules, LayerTrace, Routed
+from traces import in_batches
 
 
 def measured(poses, labels=None, **options):
     """Children of given poses [k, i, d] in one layer."""
-    poses = torch.as_tensor(poses, dtype=torch.float64)
-    measurement = MeasureAntipodal(**options)
-    for rows in torch.arange(len(poses)).split(4):
-        children = Capsules(poses[rows])
-        trace = (LayerTrace("classes", children, Routed(children)),)
-        seen = SimpleNamespace(
-            pixels=rows.unsqueeze(-1), labels=None if labels is None else labels[rows]
-        )
-        measurement.update(SimpleNamespace(trace=trace), seen)
-    return measurement.result()
+    children = Capsules(torch.as_tensor(poses, dtype=torch.float64))
+    trace = (LayerTrace("classes", children, Routed(children)),)
+    return in_batches(MeasureAntipodal(**options), trace, labels)
 
 
 def test_a_vector_and_its_negative():

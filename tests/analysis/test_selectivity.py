@@ -1,13 +1,11 @@
-"""Entity selectivity on paper, at its extremes, against loops, and whatever the order."""
-
-from types import SimpleNamespace
+"""Entity selectivity on paper, at its extremes, and against loops."""
 
 import pytest
 import torch
 
 from torchcaps.analysis import MeasureSelectivity, detection_auc
 from torchcaps.data import part_whole, shown_parts
-from traces import even, network
+from traces import even, in_batches, network
 
 
 def test_area_on_paper():
@@ -34,15 +32,10 @@ def test_area_by_loops():
 PRESENT = torch.tensor([[1, 0], [0, 1], [1, 1], [0, 0]] * 3).bool()
 
 
-def measured(lengths, *, present=PRESENT, order=None, batch=5, **options):
-    order = torch.arange(len(present)) if order is None else order
+def measured(lengths, *, present=PRESENT, batch=5, **options):
+    trace = network({"classes": even(*lengths.shape, 2)}, {"primary": lengths})
     measurement = MeasureSelectivity(lambda batch: batch.labels, **options)
-    for rows in order.split(batch):
-        length = torch.as_tensor(lengths).double()[rows]
-        trace = network({"classes": even(len(rows), length.shape[1], 2)}, {"primary": length})
-        seen = SimpleNamespace(pixels=rows.unsqueeze(-1), labels=present[rows])
-        measurement.update(SimpleNamespace(trace=trace), seen)
-    return measurement.result()
+    return in_batches(measurement, trace, present, batch=batch)
 
 
 def test_dedicated_mixed_dead_and_constant_capsules():

@@ -1,13 +1,10 @@
 """Distances of trees on paper, at their extremes, against loops, and in a sample."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from torch.utils import _pytree
 
 from torchcaps.analysis import MeasureTreeDistance, tree_distance
-from traces import even, network
+from traces import even, in_batches, network
 
 
 def distance(x, y, lengths_x=None, lengths_y=None):
@@ -62,24 +59,16 @@ def test_loops_agree_whatever_the_order_of_capsules():
         assert float(found[image]) == pytest.approx(total / weights, abs=1e-12)
 
 
-def measured(order, labels, *, batch=5, **options):
-    measurement, whole = MeasureTreeDistance(**options), example()
-    for rows in order.split(batch):
-        trace = _pytree.tree_map_only(torch.Tensor, lambda each, rows=rows: each[rows], whole)
-        seen = SimpleNamespace(
-            pixels=rows.unsqueeze(-1), labels=None if labels is None else labels[rows]
-        )
-        measurement.update(SimpleNamespace(trace=trace), seen)
-    return measurement.result()
-
-
 def test_pairs_of_classes():
-    some = measured(torch.arange(12), torch.arange(12) % 3, sample=6)
+    def measured(labels, **options):
+        return in_batches(MeasureTreeDistance(**options), example(), labels)
+
+    some = measured(torch.arange(12) % 3, sample=6)
     assert (some.images, [row.name for row in some.layers]) == (6, ["hidden", "classes", "all"])
-    one_class = measured(torch.arange(12), torch.zeros(12)).layers[0]
+    one_class = measured(torch.zeros(12)).layers[0]
     assert one_class.same == one_class.random
     assert one_class.different is None
-    all_different = measured(torch.arange(12), torch.arange(12)).layers[0]
+    all_different = measured(torch.arange(12)).layers[0]
     assert (all_different.same, all_different.different) == (None, all_different.random)
-    unlabelled = measured(torch.arange(12), None).layers[0]
+    unlabelled = measured(None).layers[0]
     assert (unlabelled.same, unlabelled.different) == (None, None)

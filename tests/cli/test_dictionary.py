@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from cli.command_line import assert_one_sentence, tiny, well
-from torchcaps import Capsules, LayerTrace, Output, load, save
+from laid_runs import ReadOff
+from torchcaps import load, save
 from torchcaps.analysis import quantise
 from torchcaps.data import SOURCES, ImageSet
-from torchcaps.layers import DenseCapsules
 from torchcaps.models.own import CLASSES
 from torchcaps.tasks.dictionary import ClassEntries, Dictionary
 
@@ -93,21 +93,6 @@ def test_levels_are_never_chosen_on_test_images(run_folder, call, monkeypatch, e
     assert chosen[0] == chosen[1]
     shown = call("eval", run_folder, "--split", "validation", "--json")
     assert chosen[0]["plain"] == json.loads(shown.out)["accuracy"]
-
-
-class ReadOff(torch.nn.Module):
-    """Sixteen capsules, of which a linear layer reads ten classes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts = DenseCapsules(n_in=36, d_in=16, n_out=16, d_out=4)
-        self.read = torch.nn.Linear(64, 10)
-
-    def forward(self, image, *, keep="none", couple=None):
-        capsules = Capsules(image.reshape(len(image), 36, 16))
-        routed = self.parts(capsules, keep=keep, couple=couple)
-        trace = (LayerTrace("parts", capsules, routed, None, "parents", self.parts.weight),)
-        return Output(self.read(routed.parents.pose.flatten(1)), "logits", trace=trace)
 
 
 def test_parents_that_are_no_classes_have_no_dictionary(call, tmp_path, monkeypatch):

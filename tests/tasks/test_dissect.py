@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
-from laid_runs import Channels, lay_run, tiny_images
+from laid_runs import Channels, ReadOff, lay_run, tiny_images
 from torchcaps._paths import write_whole
 from torchcaps.data import ImageSet, sample_of
 from torchcaps.layers import DenseCapsules
@@ -341,21 +341,6 @@ def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_lines() -> No
     assert titles[0] == "One image and its tree: image 0"
     assert "All images: mean couplings" not in titles
     assert not found.pictures[0].figure.axes[1].collections
-
-
-class ReadOff(nn.Module):
-    """Sixteen capsules, of which a linear layer reads ten classes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts = DenseCapsules(n_in=36, d_in=16, n_out=16, d_out=4)
-        self.read = nn.Linear(64, 10)
-
-    def forward(self, image: Tensor, *, keep: Keep = "none") -> Output:
-        capsules = Capsules(image.reshape(len(image), 36, 16))
-        routed = self.parts(capsules, keep=keep)
-        trace = (LayerTrace("parts", capsules, routed, None, "parents", self.parts.weight),)
-        return Output(self.read(routed.parents.pose.flatten(1)), "logits", trace=trace)
 
 
 def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:

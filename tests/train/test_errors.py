@@ -12,11 +12,12 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+import laid_runs
 import torchcaps as tc
 from error_text import cases_of, said_by, settled
 from laid_runs import small_network, tiny_images
 from torchcaps.data import SOURCES, Batch, MultiMnist, PartWholeSpec, part_whole
-from torchcaps.train import Training, make_recipe, read_recipe
+from torchcaps.train import make_recipe, read_recipe
 from torchcaps.train.answers import is_correct
 from torchcaps.train.compiled import compiled
 from torchcaps.train.loss import loss_parts
@@ -30,13 +31,9 @@ Fit = importlib.import_module("torchcaps.train.fit")
 TRAIN, TEST = tiny("train"), tiny("test")
 
 
-class Plain(nn.Module):
+class Plain(laid_runs.Plain):
     def __init__(self, image=(1, 20, 20), n_classes=10):
-        super().__init__()
-        self.layer = nn.Linear(math.prod(image), n_classes)
-
-    def forward(self, images):
-        return tc.Output(self.layer(images.flatten(1)), "logits")
+        super().__init__(image, n_classes)
 
 
 class Bare(Plain):
@@ -107,8 +104,7 @@ NAMES = globals() | {
     "loss_of": tc.train.loss_of,
     "math": math,
     "small_network": small_network,
-    "torch": torch,
-    "Training": Training,
+    "Training": tc.train.Training,
     "WIDER": part_whole("test", 5, spec=PartWholeSpec(size=24)),
     "WITHOUT_ONE": TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0]),
     "PAIRS": MultiMnist(TRAIN, copies=1),

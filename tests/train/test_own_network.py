@@ -242,16 +242,10 @@ def test_iterations_are_those_of_a_module_that_takes_them():
     torch.testing.assert_close(network(pixels, iterations=3).scores, 3 * network(pixels).scores)
 
 
-def test_a_module_is_saved_without_a_run(tmp_path):
-    own, path = Plain(), tmp_path / "net.safetensors"
-    tc.save(own, path)
-    images = torch.rand(2, 1, 24, 24)
-    assert torch.equal(tc.load(path, model=Plain)(images).scores, own(images).scores)
-
-
 def test_a_file_says_whose_weights_it_holds_and_runs_nothing(tmp_path):
-    path = tmp_path / "net.safetensors"
-    tc.save(Plain(), path)
+    own, path, images = Plain(), tmp_path / "net.safetensors", torch.rand(2, 1, 24, 24)
+    tc.save(own, path)
+    assert torch.equal(tc.load(path, model=Plain)(images).scores, own(images).scores)
     needed = f"{Plain.__module__}.Plain"
     assert text_of(lambda: tc.load(path)) == (
         f"{path}: this is a network of your own, of the class {needed}; a file never runs code, so "

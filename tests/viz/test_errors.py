@@ -10,8 +10,7 @@ from error_text import cases_of, said_by, text_of
 from torchcaps import viz
 from torchcaps.analysis import MeasureCouplings, MeasureKeys, capsule_activity, routing_dynamics
 from torchcaps.types import Window
-from torchcaps.viz import draw_backtracked, draw_mean_couplings, draw_parse_tree, write_figure
-from torchcaps.viz.palette import new_figure
+from torchcaps.viz import draw_backtracked, draw_mean_couplings, draw_parse_tree, palette
 from traces import network, result_of, switching
 
 ERRORS = Path(__file__).with_name("errors.txt")
@@ -48,7 +47,7 @@ SMALL, WIDE = ("small", couplings(TRACE)), ("deep", couplings(DEEP))
 OF_ONE = ("yours", couplings(TRACE, (1, 1)))
 
 
-NAMES = vars(viz) | globals()
+NAMES = vars(palette) | vars(viz) | globals()
 
 
 def said(call):
@@ -84,8 +83,3 @@ def test_layers_between_which_no_lines_lead_are_refused(draw):
         "alone, from a trace of one layer."
     )
     draw((high,))
-
-
-def test_the_path_of_a_picture_may_be_text(tmp_path):
-    write_figure(new_figure(1.0), f"{tmp_path}/tree.png")
-    assert (tmp_path / "tree.png").is_file()
