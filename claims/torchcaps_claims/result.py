@@ -21,7 +21,8 @@ from torchcaps_claims.comparable import (
     width_of,
 )
 from torchcaps_claims.job import Job
-from torchcaps_claims.judges import JUDGES, judge_and_read
+from torchcaps_claims.judges import judge_and_read
+from torchcaps_claims.judges.case import JUDGES
 from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of

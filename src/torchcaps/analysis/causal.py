@@ -26,6 +26,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -331,7 +332,11 @@ class _Images:
             numbers = torch.randperm(known[layer], generator=generator)[:MOST_CAPSULES]
             for number in sorted(numbers.tolist()):
                 change = {"intervene": {layer: silence(number)}}
-                yield layer, number, self.answers(self.index, lambda some, c=change: c)[0]
+                yield layer, number, self.answers(self.index, partial(_whatever_images, change))[0]
+
+
+def _whatever_images(change: Mapping[str, Any], _: Tensor) -> Mapping[str, Any]:
+    return change
 
 
 def _giving(value: Tensor | Couple) -> Couple:

@@ -55,7 +55,7 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
         factor = torch.as_tensor(factor, dtype=dtype, device=votes.device).reshape(1, 1, 1, 1)
     bias = biases(vote_map, votes, asked.bias)
     ends = Agreement(asked.squash, asked.odd_bias, bias)
-    by = {"prior": asked.prior, "rule_weight": factor, "rule_bias": bias}
+    by: dict[str, Any] = {"prior": asked.prior, "rule_weight": factor, "rule_bias": bias}
     return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple, **by)
 
 

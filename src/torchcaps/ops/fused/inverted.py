@@ -52,7 +52,7 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
             of_rule = (factor * weight, factor * bias)
     loop = Loop("present", scale=scale, iterations=asked.iterations, share=1 / votes.shape[-2])
     query = None if asked.start is None else factor * asked.start.to(dtype)
-    by = dict(zip(("start", "rule_weight", "rule_bias"), (query, *of_rule), strict=True))
+    names, parameters = ("start", "rule_weight", "rule_bias"), (query, *of_rule)
+    by: dict[str, Any] = {"activations": False, **dict(zip(names, parameters, strict=True))}
     ends = Present(1.0, weight, bias)
-    how = asked.keep, asked.couple
-    return route(vote_map, votes, loop, ends.parents, *how, activations=False, **by)
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple, **by)
