@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from laid_runs import rows
 from recorded_graph import Recorded, graphs_on_a_processor
-from steps import signalled, step_that
+from single_steps import signalled, step_that
 from torchcaps import create_model
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from laid_runs import Plain, rows
-from steps import raising, step_that
+from single_steps import raising, step_that
 from torchcaps import TorchcapsError, create_model
 from torchcaps.data import Batch, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted

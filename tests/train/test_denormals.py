@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from laid_runs import few_numbers
-from steps import FIT, before_steps
+from single_steps import FIT, before_steps
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.loop import Loop

@@ -24,7 +24,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from error_text import text_of
 from laid_runs import assert_readable, assert_same, contents, rows, tiny_images
-from steps import FIT, before_steps, by_single_steps, raising, signalled, step_that
+from single_steps import FIT, before_steps, by_single_steps, raising, signalled, step_that
 from torchcaps._ctrl_c import interrupt
 from torchcaps.analysis.shares import Commonest
 from torchcaps.data import (

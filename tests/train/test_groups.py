@@ -9,7 +9,7 @@ from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
-from steps import FIT
+from single_steps import FIT
 from torchcaps.data import ImageSet, image_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model

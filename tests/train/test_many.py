@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from laid_runs import assert_same
-from steps import before_steps, signalled, step_that
+from single_steps import before_steps, signalled, step_that
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train import Run, fit, fit_many, make_recipe

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from error_text import text_of
 from laid_runs import assert_same, tiny_images
-from steps import before_steps, by_single_steps
+from single_steps import before_steps, by_single_steps
 from torchcaps import load
 from torchcaps._digests import NAME
 from torchcaps.data import SOURCES

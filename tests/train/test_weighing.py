@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional
 
 from error_text import text_of
-from steps import raising, step_that
+from single_steps import raising, step_that
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.study import compare

@@ -7,6 +7,7 @@ means it makes the layers: they have no limit.
 """
 
 import bisect
+import inspect
 import math
 import os
 import sys
@@ -170,10 +171,11 @@ def _remedies(name: str, make: Make, chosen: dict[str, Any], most: int) -> list[
         except (TorchcapsError, TypeError):
             return False  # Too small an image, or no such option.
 
-    found = []
-    if fits(make, **chosen | {"sharing": "type"}):
+    # Others that a network takes go to its routing.
+    options, found = inspect.signature(make).parameters, []
+    if "sharing" in options and fits(make, **chosen | {"sharing": "type"}):
         found.append('sharing="type", one matrix for all positions of a capsule type')
-    if fits(make, **chosen | {"decoder": False}):
+    if "decoder" in options and fits(make, **chosen | {"decoder": False}):
         found.append("decoder=False")
     _, height, width = chosen["image"]
 
