@@ -13,6 +13,7 @@ from single_steps import raising, step_that
 from torchcaps import TorchcapsError, create_model
 from torchcaps.data import Batch, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
+from torchcaps.models.own import as_network
 from torchcaps.train import compiled as of_compiled
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.loop import Loop
@@ -98,7 +99,7 @@ def test_many_networks_can_be_compiled_one_after_the_other(tracing):
     """Graphs of those before count for nothing: torch makes eight of a function and no more."""
     recipe = make_recipe(model="own", data="own")
     for n_classes in range(2, 7):
-        update = Update(Plain(SIZE, n_classes), recipe)
+        update = Update(as_network(Plain(SIZE, n_classes)), recipe)
         update.compile_loss()
         for _ in range(2):
             update(Batch(torch.rand(2, 1, 20, 20), torch.tensor([0, 1])))
