@@ -27,9 +27,7 @@ from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
 from torchcaps_claims.starts import (
-    DEATHS,
     FIRST_WEIGHTS,
-    LEARNS,
     OPTION,
     SEEDS,
     STUDY,
@@ -145,8 +143,7 @@ def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
                 because = why_it_leans(plan, [*rests_on.values()])
                 if because is not None or compared.word == "undecided":
                     compared = compared.leaning(because)
-                of_default = _on_default(Result(claim, plan, compared, rests_on), records)
-                return _where_some_die(of_default, records)
+                return _on_default(Result(claim, plan, compared, rests_on), records)
         return Result(claim, plan)
     if len(plan.jobs) > 1:
         return _chosen_of(plan, about) or Result(claim, plan)
@@ -174,29 +171,6 @@ def _on_default(found: Result, records: Mapping[str, Record]) -> Result:
     elif because != FIRST_WEIGHTS or not bear_out(verdict.word, starts):
         verdict = verdict.on_default(because)
     return replace(found, verdict=verdict, starts=starts)
-
-
-def _where_some_die(found: Result, records: Mapping[str, Record]) -> Result:
-    """The verdict of networks in which capsules die, on a sentence that ours leave open since none
-    died."""
-    claim, open_yet = found.claim, found.verdict
-    if not isinstance(open_yet, StatementVerdict) or open_yet.word != "undecided":
-        return found
-    for name, record in records.items():
-        if record.study != DEATHS or claim.id not in record.claims:
-            continue
-        if fmean(accuracies_of(record) or [0]) < LEARNS:
-            continue
-        verdict, _ = judge_and_read(claim, [as_default(record)])
-        if verdict is None:
-            continue
-        starts = _starts_of(found.plan, records)
-        if other := contradict(verdict.word, starts):
-            verdict = verdict.left_open(f"from N(0, {other.scale:g}²) it comes out as {other.word}")
-        elif (because := why_it_leans(found.plan, [record])) or verdict.word == "undecided":
-            verdict = verdict.leaning(because)
-        return replace(found, verdict=verdict, records={name: record}, starts=starts)
-    return found
 
 
 def _starts_of(plan: Plan, records: Mapping[str, Record]) -> tuple[Start, ...]:

@@ -2,8 +2,6 @@
 
 The rule is that of studies/initial-scales.toml, which was written before any of them was run. It
 counts only scales that learn, and waits until every scale of the study was run.
-
-Sentences on deaths are judged where capsules die, by the rule of studies/deaths.toml.
 """
 
 from collections.abc import Sequence
@@ -13,8 +11,6 @@ from torchcaps.study.record import Record
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
 STUDY, OPTION = "initial-scales", "weight_std"
-# In its networks, from N(0, 0.2²), some capsules die.
-DEATHS = "deaths"
 # The default of rows that it speaks of.
 FIRST_WEIGHTS = "weights start from N(0, 1); the paper does not say from what"
 SCALES = (0.1, 0.2, 0.3, 0.5)

@@ -8,7 +8,7 @@ from made_records import record
 from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.pages import page, protocol
-from torchcaps_claims.starts import DEATHS, FIRST_WEIGHTS, SCALES, STUDY
+from torchcaps_claims.starts import FIRST_WEIGHTS, SCALES, STUDY
 from torchcaps_claims.texts import HERE
 
 CASES = rows_beside(__file__, "cases.toml")["starts"]
@@ -110,55 +110,3 @@ def test_records_of_the_study_are_no_verdict_by_themselves():
 def test_the_scales_are_those_of_the_study():
     path = HERE.parents[1] / "studies" / f"{STUDY}.toml"
     assert f"weight_std = {list(SCALES)}" in path.read_text()
-
-
-# Dead capsules of the five layers.
-NONE_DEAD, SOME_DEAD, ONE_CLASS = (
-    {f"cds.{k}": n for k, n in enumerate(counts, 1)}
-    for counts in ((0, 0, 0, 0, 0), (0, 0, 0, 4, 0), (0, 0, 0, 4, 1))
-)
-ALIVE = "mitt2023-q-output-layer-no-dead"
-
-
-def where_some_die(numbers, *others, right=98.0):
-    """From N(0, 1) no capsule dies; what networks of the study on deaths have, and other scales."""
-
-    def of(study, numbers, right, name=ALIVE, **options):
-        values = {f"{key}@affnist-style/test": [float(n)] * 5 for key, n in numbers.items()}
-        made = record(
-            NET,
-            "expanded-mnist",
-            values={**values, "accuracy": [right] * 5},
-            fields=STOPS,
-            reduced="x",
-            **options,
-        )
-        return made.model_copy(update={"study": study, "claims": (name,)})
-
-    scales = [of(STUDY, each, 98.0, weight_std=s) for s, each in zip(SCALES, others, strict=False)]
-    records = [of("a/b", NONE_DEAD, 99.3), of(DEATHS, numbers, right, weight_std=0.2), *scales]
-    return result_of(find_claim(ALIVE), dict(zip("abcdef", records, strict=False)))
-
-
-def test_a_sentence_on_deaths_is_judged_where_capsules_die():
-    """That it leans is for its accuracy, which is below the paper's."""
-    each = where_some_die(SOME_DEAD)
-    assert each.status == "leans yes"
-    assert [*each.records] == ["b"]
-    assert where_some_die(ONE_CLASS).status == "leans no"
-
-
-def test_a_sentence_on_deaths_stays_open_where_none_die_or_nothing_is_learned():
-    assert where_some_die(NONE_DEAD).status == "undecided"
-    dull = where_some_die(SOME_DEAD, right=94.0)
-    assert dull.status == "undecided"
-    assert [*dull.records] == ["a"]
-
-
-def test_a_sentence_on_deaths_is_open_where_another_scale_contradicts_it():
-    each = where_some_die(SOME_DEAD, NONE_DEAD, SOME_DEAD, ONE_CLASS, NONE_DEAD)
-    assert each.status == "undecided"
-    assert each.verdict.open_because == "from N(0, 0.3²) it comes out as fails"
-    assert (
-        where_some_die(SOME_DEAD, NONE_DEAD, SOME_DEAD, SOME_DEAD, NONE_DEAD).status != "undecided"
-    )
