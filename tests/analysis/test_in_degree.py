@@ -3,8 +3,16 @@
 import pytest
 import torch
 
-from torchcaps.analysis import MeasureInDegree
+from torchcaps.analysis import MeasureInDegree, in_degree
 from traces import network, result_of
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 10])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_even_split_has_no_children(n, dtype):
+    """Also where it is rounded up."""
+    even = torch.zeros(1, 5, n, dtype=dtype).softmax(-1)
+    assert in_degree(even).sum() == in_degree(even.nextafter(torch.ones_like(even))).sum() == 0
 
 
 def test_loops_agree():
