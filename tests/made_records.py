@@ -105,7 +105,8 @@ def of_job(job, *, reduced=None):
             "calibration": ["confidence"],
             "compactness": ["compactness", *(f"compactness.{factor}" for factor in FACTORS)],
             "invariance": [
-                *(f"{name}.{each.name}.1" for each in STRENGTHS for name in ("corr", "pearson")),
+                *(f"corr.{each.name}.1" for each in STRENGTHS),
+                *(f"pearson.{each.name}.{k}" for each in STRENGTHS for k in LAYERS),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
             "tree-size": ["tree_size"],
