@@ -20,6 +20,7 @@ LAYERS = {
 # Native kernels of a routing, which the fused form in PyTorch replaces.
 KERNELS = {
     "native-dynamic": "DynamicRouting",
+    "native-distance": "DistanceRouting",
     "native-em": "EMRouting",
 }
 PARTS = (*LAYERS, *KERNELS)

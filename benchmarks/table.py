@@ -76,6 +76,7 @@ ROWS: tuple[Row | Part, ...] = (
                 "ours-keeping-last",
                 "whole-map",
             ),
+            ("rem_gamma", "its kernel", "gamma-train-128", "ours-keeping", "native-distance"),
         )
     ),
 )

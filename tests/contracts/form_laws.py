@@ -27,6 +27,9 @@ class Bars(NamedTuple):
 # they do in one of some hundred draws with one child and one parent, nothing is left but rounding.
 BARS = {
     ("dynamic", "native"): Bars(gradients=4, others=("plain", "fused")),
+    # In one of 400 draws of a case both forms are four to five times as far off as the plain op, on
+    # Intel; over all of them medians and worst errors of the three are alike.
+    ("distance", "native"): Bars(values=3, gradients=3, others=("plain", "fused"), together=True),
     ("em", "native"): Bars(True, 3, 4, ("plain", "fused"), together=True, rounding="millionth"),
 }
 VALUES, GRADIENTS = 2e-6, 2e-5

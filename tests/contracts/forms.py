@@ -46,6 +46,7 @@ FORMS = dict(forms())
 # What native kernels lack besides float64, which no kernel takes; then the fused form
 # routes. Who is not named here lacks nothing that a case can have.
 LACKS = {
+    ("distance", "native"): "window",
     ("dynamic", "native"): "window",
 }
 PAIRS = [(name, way) for way, backend in BACKENDS.items() for name in backend.ROUTINGS]

@@ -151,17 +151,19 @@ def test_keep_changes_no_bit(way, case, monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(gradients[0], other, strict=True))
 
 
+@pytest.mark.parametrize("way", ["native"])
+@pytest.mark.parametrize("algorithm", ["dynamic", "distance"])
 @pytest.mark.parametrize("iterations", [32, 33])
-def test_a_kernel_takes_so_many_iterations(iterations):
-    case = Case("dynamic", options={"iterations": iterations})
+def test_a_kernel_takes_so_many_iterations(algorithm, way, iterations):
+    case = Case(algorithm, options={"iterations": iterations})
     leaves = leaves_of(case, torch.float32)
-    expected = "native" if iterations == 32 else "fused"
-    assert takes("native", case, leaves) is (expected == "native")
-    assert ran_by(route, "native", case, leaves) == expected
+    expected = way if iterations == 32 else "fused"
+    assert takes(way, case, leaves) is (expected == way)
+    assert ran_by(route, way, case, leaves) == expected
 
 
-# How this kernel cuts its work depends on whose gradient is wanted, and sums round differently.
-CUT_BY_WANT = [("dynamic", "native")]
+# How these kernels cut their work depends on whose gradient is wanted, and sums round differently.
+CUT_BY_WANT = [("distance", "native"), ("dynamic", "native")]
 
 
 @FEW
@@ -189,6 +191,7 @@ def test_the_gradient_of_each_output_alone(way, case):
     relative, absolute = {
         ("inverted", "fused"): (0, 1e-12),
         ("dynamic", "native"): (2e-5, 2e-5),
+        ("distance", "native"): (1e-4, 2e-5),
     }.get((case.algorithm, way), (0, 1e-10) if way == "fused" else (1e-4, 1e-4))
     torch.testing.assert_close(*found, rtol=relative, atol=absolute)
 
@@ -215,7 +218,10 @@ def test_kernels_take_all_but_what_they_are_known_to_lack(way, case):
 
 
 # A kernel that takes such a parameter takes one for all samples; the fused form takes many.
-FOR_ALL_SAMPLES = [("dynamic", "native", "bias"), ("dynamic", "native", "prior")]
+FOR_ALL_SAMPLES = [
+    *product(["dynamic"], ["native"], ["bias", "prior"]),
+    ("distance", "native", "bias"),
+]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +244,8 @@ def test_some_parameters_must_speak_for_all_samples(algorithm, way, name):
 
 
 SEEN = Window((5, 5, 8), (3, 3), (1, 1))
-# This kernel stores the votes of some children; its own tests say of how many.
-STORES_VOTES = [("dynamic", "native")]
+# These kernels store the votes of some children; their own tests say of how many.
+STORES_VOTES = [("distance", "native"), ("dynamic", "native")]
 
 
 def large_cases():

@@ -32,6 +32,8 @@ def many_children():
         for detach in ("none", "votes"):
             more = one | {"detach": detach}
             yield "native", sized("dynamic", many, options=more)
+            for scale in ("sample", "batch"):
+                yield "native", sized("distance", many, options=more | {"scale": scale})
     options, sizes = {"iterations": 3, "scale": 0.25}, (5, 72, 10, 16, 16)
     given = ("vote_bias", "norm_weight", "norm_bias")
     for pose in ("vector", "matrix"):
@@ -45,7 +47,8 @@ def test_many_children(way, case, monkeypatch):
     """By the strict bars of all forms: 2e-6 of the largest value, 2e-5 of the largest gradient."""
     if case.algorithm == "inverted":
         monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    assert_close_in_single(way, case, leaves_of(case, torch.float32), bars=Bars())
+    own = None if (case.algorithm, way) == ("distance", "native") else Bars()
+    assert_close_in_single(way, case, leaves_of(case, torch.float32), bars=own)
 
 
 BATCHES = [(batch, 6, 5, 8, 16) for batch in (*range(1, 18), 33)]
@@ -60,11 +63,14 @@ def ragged():
     for sizes in (*BATCHES, *POSES, *NUMBERS, *LARGER):
         for detach in ("none", "votes"):
             yield "native", sized("dynamic", sizes, options={"detach": detach})
+            more = {"detach": detach, "scale": "batch"}
+            yield "native", sized("distance", sizes, options=more)
 
 
 @pytest.mark.parametrize(("way", "case"), marked(ragged(), {"native": 3}))
 def test_ragged_sizes(way, case):
-    assert_close_in_single(way, case, leaves_of(case, torch.float32), bars=Bars())
+    strict = Bars() if case.algorithm == "dynamic" else None
+    assert_close_in_single(way, case, leaves_of(case, torch.float32), bars=strict)
 
 
 # Parents of whole vectors, whose gradients fold without a rest; more samples than a group has.
@@ -96,6 +102,9 @@ def threaded():
             given = may_be_given("dynamic", "native")
             sizes = {"n_in": 12, "n_out": 5, "d_out": 4, "batch": (19,)}
             yield "native", Case("dynamic", sharing, pose, None, given, **sizes)
+            for scale in ("sample", "batch"):
+                given, options = may_be_given("distance", "native"), {"scale": scale}
+                yield "native", Case("distance", sharing, pose, None, given, options, **sizes)
     for window in (None, ODD, LARGE):
         for batch in (1, 5, 37):
             sizes = {"n_in": 24, "d_in": 16, "batch": (batch,)}

@@ -115,6 +115,10 @@ def seen_cases():
     for name in ("pose", "weight", "bias", "prior"):
         given = ("bias", "prior")
         yield "native", "plain", name, Case("dynamic", given=given, **sizes)
+    for name in ("pose", "weight", "bias", "length"):
+        for scale in ("sample", "batch"):
+            case = Case("distance", given=("bias",), options={"scale": scale}, **sizes)
+            yield "native", "fused", name, case
 
 
 @pytest.mark.parametrize(("way", "other", "name", "case"), [*seen_cases()], ids=str)

@@ -81,7 +81,7 @@ def test_half_precision_is_rounded_once(way, case, half):
     ("algorithm", "way", "options"),
     [
         *((*pair, {"couple": lambda c: c.flip(-1)}) for pair in PAIRS),
-        ("distance", "fused", {"detach": "iterations"}),
+        *(("distance", way, {"detach": "iterations"}) for way in ("fused", "native")),
     ],
     ids=lambda x: "-".join(x) if isinstance(x, dict) else x,
 )

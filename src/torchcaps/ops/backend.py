@@ -30,7 +30,7 @@ FUSED_FROM, LANES_FROM = 1 << 21, 16
 SHARE_OF_GPU = 1 / 32
 # So many numbers of votes a native kernel of these routings predicts sooner. It is left to
 # predictions, for it gives no gradients of gradients.
-KERNEL_FROM = dict.fromkeys(("dynamic", "em"), 1 << 17)
+KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em"), 1 << 17)
 
 
 def check_backend(backend: str) -> None:

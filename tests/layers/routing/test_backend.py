@@ -66,8 +66,9 @@ def test_a_native_kernel_predicts_smaller_votes():
     [
         (EMRouting(variant="gritzman"), True),
         (InvertedRouting(), False),
-        (DistanceRouting(), False),
+        (DistanceRouting(), True),
         (DynamicRouting(iterations=33), False),
+        (DistanceRouting(iterations=33), False),
         ("self_attention", False),
     ],
     ids=str,
@@ -84,11 +85,11 @@ def test_kernels_that_know_no_windows_predict_no_smaller_votes():
         ConvCapsules(
             child_grid=(6, 6, 4), types=8, d_in=4, d_out=4, pose="matrix", kernel=3, routing=way
         )
-        for way in ("dynamic", "em")
+        for way in ("dynamic", "distance", "em")
     ]
     with torch.no_grad():
         found = [chosen(layer, 16) for layer in layers]
-    assert found == ["plain", "fused" if native.available() else "plain"]
+    assert found == ["plain", "plain", "fused" if native.available() else "plain"]
 
 
 @pytest.mark.parametrize(

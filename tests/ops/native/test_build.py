@@ -22,7 +22,7 @@ import torch
 from error_text import text_of
 from torchcaps.ops.convolution import winograd
 from torchcaps.ops.fused.tiles import made_of, vote_like
-from torchcaps.ops.native import build, dynamic, em
+from torchcaps.ops.native import build, distance, dynamic, em
 from torchcaps.types import Capsules, VoteMap
 
 SOURCE = """
@@ -341,7 +341,7 @@ def _votes():
 
 @pytest.mark.parametrize(
     "operator",
-    [dynamic.mixed, em.fit, em.assign, winograd.convolve, winograd.kernels],
+    [dynamic.mixed, distance.measured, em.fit, em.assign, winograd.convolve, winograd.kernels],
     ids=lambda x: x.forward.name(),
 )
 def test_an_operator_runs_on_processors_alone(operator):
@@ -523,6 +523,7 @@ def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("kernel", "size"),
     [
+        (distance, "torchcaps_distance_job_size"),
         (dynamic, "torchcaps_job_size"),
         (em, "torchcaps_em_job_size"),
     ],

@@ -8,10 +8,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from contracts.forms import LARGE, Case, leaves_of, route
 from torchcaps.ops.costs import COSTS
-from torchcaps.ops.native import build, dynamic, em
+from torchcaps.ops.native import build, distance, dynamic, em
 
 pytestmark = pytest.mark.usefixtures("kernels")
-OPERATORS = {"dynamic": [dynamic.mixed], "em": [em.fit, em.assign]}
+OPERATORS = {"dynamic": [dynamic.mixed], "distance": [distance.measured], "em": [em.fit, em.assign]}
 B, N_IN, N_OUT, D_IN, D_OUT = 2, 6, 5, 8, 4
 TINY = {"batch": (B,), "n_in": N_IN, "n_out": N_OUT, "d_in": D_IN, "d_out": D_OUT}
 
@@ -20,12 +20,32 @@ def narrow(case):
     return {name: x.requires_grad_() for name, x in leaves_of(case, torch.float32).items()}
 
 
-def test_flops_are_counted():
-    case = Case("dynamic", options={"iterations": 3}, **TINY)
+@pytest.mark.parametrize(
+    ("algorithm", "options", "forward", "backward"),
+    [
+        # Votes three times; two iterations with an agreement and a sum.
+        ("dynamic", {"iterations": 3}, 3 * D_IN + 4, None),
+        # Votes are made five times, mixed three times, and twice more for what the rate is owed.
+        # Back through two iterations; couplings and gradients of three.
+        ("distance", {}, 5 * D_IN + 3 + 2, 2 * (D_IN + 1) + 4 * D_IN + 3 + 2),
+        # Couplings and gradients of the last iteration.
+        ("distance", {"detach": "votes"}, 5 * D_IN + 3 + 2, 4 * D_IN + 1),
+        # Who gives the mean distances has no need of measuring.
+        ("distance", {"scale": "given"}, 3 * D_IN + 3, None),
+    ],
+)
+def test_flops_are_counted(algorithm, options, forward, backward):
+    case = Case(algorithm, options=options, **TINY)
+    leaves, unit = narrow(case), 2 * B * N_IN * N_OUT * D_OUT
+    if options.get("scale") == "given":  # and owes nothing to it
+        leaves = {name: x.detach() for name, x in leaves.items()}
     with FlopCounterMode(display=False) as counter:
-        route("native", case, narrow(case), "none")
-    # Votes three times; two iterations with an agreement and a sum.
-    assert counter.get_total_flops() == (3 * D_IN + 4) * 2 * B * N_IN * N_OUT * D_OUT
+        pose = route("native", case, leaves, "none").parents.pose
+    assert counter.get_total_flops() == forward * unit
+    if backward is not None:
+        with FlopCounterMode(display=False) as counter:
+            pose.sum().backward()
+        assert counter.get_total_flops() == backward * unit
 
 
 @pytest.mark.parametrize(
@@ -82,6 +102,16 @@ def test_a_workspace_of_dynamic_routing(sizes, threads, monkeypatch):
     for cost, real in costs:
         # What a thread keeps of a few children is told by nobody.
         assert 0.6 * real - 1.5e6 * threads <= cost.workspace <= 1.6 * real
+
+
+def test_a_workspace_of_distance_routing(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    costs = costs_of(dense("distance", 128, 1152, 10, 8, 16), monkeypatch)
+    assert len(costs) == 2
+    for cost, real in costs:
+        assert 0.6 * real <= cost.workspace <= 1.6 * real
+        # A tenth of one number for each child and parent would be as much again.
+        assert real < 8e6
 
 
 def test_the_costs_of_em_routing(monkeypatch):

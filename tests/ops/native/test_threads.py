@@ -24,7 +24,7 @@ children = Capsules(pose.requires_grad_(), pose.detach().norm(dim=-1))
 torch.set_num_threads(2)
 assert native.available()
 seen = hashlib.sha256()
-for name in ("dynamic", "em"):
+for name in ("distance", "dynamic", "em"):
     layer = DenseCapsules(n_in=40, d_in=8, n_out=5, d_out=16, routing=name)
     use_backend(layer, "native")
     for _ in range(8):

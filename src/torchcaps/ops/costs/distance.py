@@ -5,16 +5,16 @@ from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.operators import Asked
 
 
-def forward(given: Given) -> int:
-    """Count votes made once at first and twice in every later iteration; they are summed in all,
-    and in the later ones measured, and summed for the slopes."""
+def forward(given: Given, passes: int = 2) -> int:
+    """Count votes made once at first and `passes` times in every later iteration; they are summed
+    in all, and in the later ones measured, and summed for the slopes."""
     size, updates = sizes_of(given.votes), given.how.iterations - 1
     agreements = 1 + (1 + given.how.with_slopes) * updates
-    return (1 + 2 * updates) * size.products + agreements * size.agreement
+    return (1 + passes * updates) * size.products + agreements * size.agreement
 
 
-def backward(asked: Asked[Given]) -> int:
-    """Count one iteration after the other."""
+def backward(asked: Asked[Given], at_once: bool = False) -> int:
+    """Count one iteration after the other, or the gradients of all at once."""
     size, needs = sizes_of(asked.given.votes), asked.needs
     (sums, slopes, _), of_couplings = asked.saved, asked.gradients[-1]
     added = any(needs[:5])
@@ -25,6 +25,10 @@ def backward(asked: Asked[Given]) -> int:
     measured = len(sums) - 1 if goes_back else 0
     mixed = len(sums) if every else int(added)
     made, met = max(measured, mixed) + mixed * (needs[0] + needs[1]), measured + mixed
+    if at_once and of_couplings is None:
+        # Once for couplings, where these are not equal, and once for gradients.
+        made = measured + added * ((len(sums) > 1) + 1 + needs[0] + needs[1])
+        met = measured + added * (2 * mixed - 1)
     # Gradients of couplings ask for votes once more.
     recorded = 0 if of_couplings is None or not len(slopes) else len(of_couplings)
     return (made + min(measured, recorded)) * size.products + met * size.agreement

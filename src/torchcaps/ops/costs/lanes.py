@@ -1,8 +1,8 @@
 """What the native operators cost, which compute many samples at once in the lanes of vectors.
 
-The workspace of dynamic routing has a tile of children for each thread, the parents of every
-iteration, and a sum of parents for each thread. That of EM routing has what each thread holds of
-the few lanes that it computes at once, and a sum of gradients for each thread.
+The workspaces of dynamic and distance routing have a tile of children for each thread, the parents
+of every iteration, and a sum of parents for each thread. That of EM routing has what each thread
+holds of the few lanes that it computes at once, and a sum of gradients for each thread.
 """
 
 import math
@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 
+from torchcaps.ops.costs import distance as distance_flops
 from torchcaps.ops.costs import em as em_flops
 from torchcaps.ops.costs.base import register, sizes_of
-from torchcaps.ops.native import dynamic, em
+from torchcaps.ops.fused.distance_tiles import Given
+from torchcaps.ops.native import distance, dynamic, em
 from torchcaps.ops.native.em import PLACES
 from torchcaps.ops.operators import Asked
 
 __all__: list[str] = []
 
-# Of dynamic.cpp: bytes of a tile of children.
+# Of routing.hpp: bytes of a tile of children.
 TILE_BYTES = 192 << 10
 
 
@@ -52,6 +54,18 @@ def _of_dynamic(given: dynamic.Given, backward: bool) -> int:
     return min(size.children, threads * TILE_BYTES) + parents * size.parents
 
 
+def _distances(given: Given) -> int:
+    """Count votes that are measured, then mixed; where the mean distance is given, mixed alone."""
+    return distance_flops.forward(given, 2 if given.scale is None else 1)
+
+
+def _of_distance(given: Given, backward: bool) -> int:
+    size, threads = sizes_of(given.votes), torch.get_num_threads()
+    parents = threads + 2 * given.how.iterations if backward else 1 + 2 * threads
+    held = min(size.children, threads * TILE_BYTES) + 4 * given.length.numel()
+    return held + parents * size.parents
+
+
 def _of_em(given: Any, backward: bool) -> int:
     votes = em_flops.votes_of(given)
     samples, windows, slots, n_out, d_out = votes.counts()
@@ -67,5 +81,11 @@ def _of_em(given: Any, backward: bool) -> int:
 
 
 register(dynamic.mixed, _of_dynamic, _mixed, _mixed_backward)
+register(
+    distance.measured,
+    _of_distance,
+    _distances,
+    lambda asked: distance_flops.backward(asked, at_once=True),
+)
 register(em.fit, _of_em, em_flops.moments, em_flops.backward)
 register(em.assign, _of_em, em_flops.distances, em_flops.backward)

@@ -30,6 +30,7 @@ Kept are the children, the weights, and s and S of every iteration, parents only
 forward pass holds φ and d, two numbers a child and parent. No gradient of the gradient.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ from torch import Tensor
 
 from torchcaps.ops.checks import may_look, widen
 from torchcaps.ops.fused.distance_gradients import gradients
-from torchcaps.ops.fused.distance_tiles import Given, How, forward, shapes
+from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
 from torchcaps.ops.fused.results import by_sample, routed
 from torchcaps.ops.fused.rules import biased
@@ -62,6 +63,11 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
     >>> routed.parents.pose.shape, routed.scale.shape
     (torch.Size([10, 16]), torch.Size([2]))
     """
+    return route(measured, vote_map, **options)
+
+
+def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: Any) -> Routed:
+    """Route as `distance_routing` does, by an operator."""
     asked, votes = DistanceOptions(**options), vote_like(vote_map)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
@@ -93,7 +99,7 @@ def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
     stored = None if given is None else given.to(parts.dtype)
     lanes = parts.counts()[:2]
     by_lane = None if bias is None else bias.transpose(0, 1)
-    found = measured(Given(parts, length.reshape(*lanes, n_in), by_lane, stored, how))
+    found = operator(Given(parts, length.reshape(*lanes, n_in), by_lane, stored, how))
     poses, couplings, means = found.poses.unbind(), found.couplings, found.means
     if constant:
         poses = (*(x.detach() for x in poses[:-1]), poses[-1])

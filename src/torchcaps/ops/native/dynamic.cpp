@@ -9,80 +9,33 @@
 // sums of its own, and the weights of a child have one owner. No thread waits for another but at
 // the end of a pass, and nothing is allocated here: the caller brings the workspace.
 
-#include "lanes.hpp"
+#include "routing.hpp"
 
 namespace {
 
-// Bytes that a tile of children or of their weights may have: weights are read once for every block
-// of lanes.
-constexpr Int TILE_BYTES = 192 << 10;
-// Children and blocks of lanes whose couplings are held at once when gradients are made. More
-// blocks save sums of lanes, while the couplings fit into a cache.
-constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
-constexpr Int MOST_ITERATIONS = 32;
-// As in ops/squashing.py.
-constexpr float EPSILON = 1e-8f;
-
-// A tile of children has at least so many, which share what is read of parents.
-constexpr Int FEWEST_CHILDREN = 16;
 // Children whose votes are made together, and stored up to this size; else they are made a second
 // time, and more children share.
 constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 512 << 10;
 // Parents whose stored votes are made at once, and which the next child finds in the first cache.
 constexpr Int PARENTS = 16;
-enum Squash : Int { HINTON, EXP, NONE };
 enum Detach : Int { NOTHING, VOTES, STATES, COUPLING };
 
 }  // namespace
 
 extern "C" {
 
-// Everything that a call is given; native/dynamic.py has the same fields in the same order. Poses
-// and parents are [b, …], couplings [t, b, i, j].
-struct Job : VotesJob {
-  // How many of the last iterations are recorded, or have gradients.
-  Int iterations, n_poses, n_couplings;
-  Int squash, odd_bias, leaky, detach;
+// Everything that a call is given; native/dynamic.py has the same fields in the same order.
+struct Job : LoopJob {
+  Int odd_bias, leaky;
   double share;
-  const float *bias, *prior;
-  float *sums, *poses, *couplings;
+  const float *prior;
   float *kept;  // couplings of the last iteration, as they lie in lanes
-  const float *of_poses, *of_couplings;
-  float *of_bias, *of_prior;
+  float *of_prior;
 };
 
 }  // extern "C"
 
 namespace {
-
-// f of g(s) = f s
-inline V squash_scale(Int kind, const V *s, Int size) {
-  if (kind == NONE) return splat(1);
-  const V square = dot(s, s, size), norm = root(square + EPSILON);
-  if (kind == HINTON) return square / (1.0f + square) / norm;
-  V part;
-  for (int lane = 0; lane < LANES; ++lane) part[lane] = -std::expm1(-norm[lane]);
-  return part / norm;
-}
-
-// The gradient of s, in place of γ, that of g(s): what lies across u = s / ‖s‖ is scaled as s is,
-// what lies along it by the slope of the length. A sum of both would lose the slope of a long s.
-inline void squash_gradient(Int kind, const V *s, Int size, V *of) {
-  if (kind == NONE) return;
-  const V f = squash_scale(kind, s, size);
-  const V square = dot(s, s, size), norm = root(square + EPSILON);
-  V slope, along{};
-  if (kind == HINTON) {
-    slope = 2.0f * norm / (1.0f + square) / (1.0f + square);
-  } else {
-    for (int lane = 0; lane < LANES; ++lane) slope[lane] = std::exp(-norm[lane]);
-  }
-  for (Int d = 0; d < size; ++d) along += s[d] / norm * of[d];
-  for (Int d = 0; d < size; ++d) {
-    const V u = along * (s[d] / norm);
-    of[d] = f * (of[d] - u) + slope * u;
-  }
-}
 
 // out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
 void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
@@ -130,204 +83,31 @@ struct Term {
   bool asks() const { return !uniform && (to_logits || !kept); }
 };
 
-// Where things lie in a workspace. Sizes count vectors.
-struct Plan {
-  Shape shape;
-  Int blocks, d_in, d_out, row, parents_size;  // row: all parents of one block of lanes
-  Int weights, shared;  // numbers of all weights; of those that a thread sums by itself
-  Int tile, together;
+struct Plan : Places {
+  // A step is held as c and ∂b of every iteration but one that knows its couplings.
+  Int terms, together;
   bool stored;
-  Int group, terms, scratch_size, total = 0;
-  V *begin, *parents, *partial, *scratch, *children;
-  // Gradients that each thread sums by itself: of weights that children share, of vote biases.
-  float *shared_weight;
-  V *lane_bias;
-  decltype(&votes_of<0, 0>) votes[3];  // with as many agreements
-  decltype(&sum_of<0, 1>) sum[2];      // of one block of lanes, or of two
-  decltype(&back_of<0, 1>) back[2];
+  V *parents, *partial;
 
   Plan(const Job &job, Int threads, bool backward)
-      : shape{job.rows, job.inner, job.columns}, begin(aligned(job.workspace)) {
-    blocks = blocks_of(job.lanes);
-    d_in = job.rows * job.inner;
-    d_out = job.rows * job.columns;
-    row = job.parents * d_out;
-    parents_size = blocks * row;
-    weights = job.types * job.parents * job.columns * job.inner;
-    shared = up_to(weights, LANES);
-    const Int weight_bytes = weights / job.types * 4;
-    const Int child_bytes = blocks * d_in * Int(sizeof(V));
+      : Places(job, 2 * (job.iterations - !job.prior) * HELD * job.parents),
+        terms(job.iterations - !job.prior) {
     stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
     together = stored ? FEW : MORE;
-    tile = TILE_BYTES / (weight_bytes > child_bytes ? weight_bytes : child_bytes);
-    tile = tile < FEWEST_CHILDREN ? FEWEST_CHILDREN : tile;
-    terms = job.iterations - !job.prior;
-    const Int held = 2 * terms * HELD * job.parents;
-    // Blocks whose couplings are held at once.
-    group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
-    group = group < FEWEST ? FEWEST : group > GROUP ? GROUP : group;
-    group = group < blocks ? group : blocks;
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
     const Int made = stored ? together * row : d_out;
-    const Int routed = row + (made > row ? made : row) + 2 * together * job.parents;
-    const Int gradients = held * group + HELD * (2 * group * d_in + d_out) + (group + 1) * d_out;
-    scratch_size = backward && gradients > routed ? gradients : routed;
-    scratch = take(threads * scratch_size);
-    children = take(threads * blocks * tile * d_in);
-    const bool private_weight = backward && job.of_weight && job.types < job.children;
-    shared_weight = reinterpret_cast<float *>(take(private_weight ? threads * shared / LANES : 0));
-    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
-    job.inner == 4 ? use<4>() : job.inner == 8 ? use<8>() : job.inner == 16 ? use<16>() : use<0>();
-  }
-
-  // Takes what is compiled for an inner size, or with 0 for any.
-  template <int K_>
-  void use() {
-    votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
-    sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
-    back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
-  }
-
-  V *take(Int count) {
-    V *start = begin + total;
-    total += count;
-    return start;
+    take_own(job, threads, backward, row + (made > row ? made : row) + 2 * together * job.parents);
   }
 };
 
-// One thread of a call, which has some children and some parents.
-struct Worker {
-  const Job &job;
-  const Plan &plan;
-  Barrier &barrier;
-  const Int index, threads;
-  const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
+struct Worker : Thread<Job, Plan> {
   bool to_votes = job.of_pose || job.of_weight || job.of_vote_bias || job.of_coordinates;
   V *const summed = plan.partial + index * plan.parents_size;
-  V *const scratch = plan.scratch + index * plan.scratch_size;
-  V *const tile = plan.children + index * plan.blocks * plan.tile * plan.d_in;
-
-  Int samples(Int block) const {
-    const Int left = job.lanes - block * LANES;
-    return left < LANES ? left : LANES;
-  }
-
-  Int type_of(Int i) const { return job.types == job.children ? i : i % job.types; }
-
-  const float *weight(Int i, Int j) const {
-    return job.weight + (type_of(i) * job.parents + j) * job.columns * job.inner;
-  }
-
-  // What is kept of iteration t, if so many of the last ones are kept, in numbers of a sample.
-  template <class T>
-  T *recorded(T *all, Int count, Int t, Int size) const {
-    const Int place = t - job.iterations + count;
-    return all && place >= 0 ? all + place * job.lanes * size : nullptr;
-  }
-
-  // Votes of child i, whose pose is u, for parents from j on, `step` apart; what they agree with
-  // begins at parent j too.
-  void make_votes(Int i, const V *u, Int j, Int count, V *v, Int step,
-                  const Agreement *agreements = nullptr, int n = 0) const {
-    const Int size = plan.d_out;
-    const bool moved = job.vote_bias || job.coordinates;
-    // As many as are found while votes are in registers.
-    const int at_once = moved ? 0 : n < 2 ? n : 2;
-    plan.votes[at_once](plan.shape, weight(i, j), u, v, step, count, agreements);
-    if (n == at_once && !moved) return;
-    for (Int at = 0; at < count; ++at, v += step) {
-      if (const float *e = job.vote_bias)
-        for (Int d = 0; d < size; ++d) v[d] += e[(j + at) * size + d];
-      if (const float *x = job.coordinates)
-        for (Int d = 0; d < size; ++d) v[d] += x[i * size + d];
-      for (int each = at_once; each < n; ++each)
-        agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
-    }
-  }
-
-  // f(parent, block, where it lies) of my share of the parents, by parent, so that the gradient of a
-  // bias has one owner.
-  template <class F>
-  void for_my_parents(F f) const {
-    const Int from = job.parents * index / threads, to = job.parents * (index + 1) / threads;
-    for (Int j = from; j < to; ++j)
-      for (Int block = 0; block < plan.blocks; ++block)
-        f(j, block, block * plan.row + j * plan.d_out);
-  }
-
-  // A parent of all samples, in what a call is given.
-  void read_parent(const float *all, Int block, Int j, V *to) const {
-    to_lanes(all + block * LANES * plan.row + j * plan.d_out, plan.row, samples(block), plan.d_out,
-             to);
-  }
-  void write_parent(const V *from, Int block, Int j, float *all) const {
-    from_lanes(from, plan.row, samples(block), plan.d_out,
-               all + block * LANES * plan.row + j * plan.d_out);
-  }
-
-  // κ of child i, added to h
-  void add_given(const float *of_c, Int i, Int block, V *h) const {
-    const Int stride = job.children * job.parents;
-    const float *from = of_c + block * LANES * stride + i * job.parents;
-    float *numbers = reinterpret_cast<float *>(h);
-    for (Int lane = 0; lane < samples(block); ++lane)
-      for (Int j = 0; j < job.parents; ++j) numbers[j * LANES + lane] += from[lane * stride + j];
-  }
-
-  // My gradients of weights that children share, else null, and of vote biases.
-  float *own_weights() const {
-    if (!job.of_weight || job.types == job.children) return nullptr;
-    float *own = plan.shared_weight + index * plan.shared;
-    std::memset(own, 0, plan.shared * sizeof(float));
-    return own;
-  }
-  V *own_vote_bias() const {
-    if (!job.of_vote_bias) return nullptr;
-    V *own = plan.lane_bias + index * plan.row;
-    std::memset(static_cast<void *>(own), 0, plan.row * sizeof(V));
-    return own;
-  }
-
-  // My share of what all have summed.
-  void sum_threads() const {
-    if (job.of_weight && job.types < job.children) {
-      for (Int x = plan.weights * index / threads; x < plan.weights * (index + 1) / threads; ++x) {
-        float sum = 0;
-        for (Int each = 0; each < threads; ++each)
-          sum += plan.shared_weight[each * plan.shared + x];
-        job.of_weight[x] = sum;
-      }
-    }
-    if (job.of_vote_bias)
-      for (Int x = plan.row * index / threads; x < plan.row * (index + 1) / threads; ++x) {
-        V sum{};
-        for (Int each = 0; each < threads; ++each) sum += plan.lane_bias[each * plan.row + x];
-        job.of_vote_bias[x] = lane_sum(sum);
-      }
-  }
-
-  // My tile of children, from `from` on.
-  V *child(Int block, Int i, Int from) const {
-    return tile + (block * plan.tile + i - from) * plan.d_in;
-  }
 
   // Couplings that are kept lie by children, whose gradients are made one after the other.
   Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
-
-  // f(from, to) for my tiles of children, once these are in lanes.
-  template <class F>
-  void for_my_tiles(F f) const {
-    const Int stride = job.children * plan.d_in;
-    for (Int from = first; from < end; from += plan.tile) {
-      const Int to = from + plan.tile < end ? from + plan.tile : end;
-      for (Int block = 0; block < plan.blocks; ++block)
-        to_lanes(job.pose + block * LANES * stride + from * plan.d_in, stride, samples(block),
-                 (to - from) * plan.d_in, child(block, from, from));
-      f(from, to);
-    }
-  }
 
   // The logits that no vote has a part in.
   V start(Int i, Int j) const {
@@ -425,6 +205,15 @@ struct Worker {
     });
   }
 
+  // κ of child i, added to h
+  void add_given(const float *of_c, Int i, Int block, V *h) const {
+    const Int stride = job.children * job.parents;
+    const float *from = of_c + block * LANES * stride + i * job.parents;
+    float *numbers = reinterpret_cast<float *>(h);
+    for (Int lane = 0; lane < samples(block); ++lane)
+      for (Int j = 0; j < job.parents; ++j) numbers[j * LANES + lane] += from[lane * stride + j];
+  }
+
   // Logits to couplings; where h is there, the gradient of c to that of the logits.
   void couple(Int i, Int block, V *c, V *h, const float *of_c, float *record) const {
     const Int n_out = job.parents, stride = job.children * n_out;
@@ -434,14 +223,6 @@ struct Worker {
     if (!h) return;
     if (of_c) add_given(of_c, i, block, h);
     softmax_gradient(c, h, n_out);
-  }
-
-  // Σ over the threads, where parent j of a block lies.
-  void gather(Int at, float scale, V *s) const {
-    for (Int d = 0; d < plan.d_out; ++d) s[d] = plan.partial[at + d];
-    for (Int each = 1; each < threads; ++each)
-      for (Int d = 0; d < plan.d_out; ++d) s[d] += plan.partial[each * plan.parents_size + at + d];
-    for (Int d = 0; d < plan.d_out; ++d) s[d] *= scale;
   }
 
   // sgn⟨s, bias⟩, or 1
@@ -473,7 +254,7 @@ struct Worker {
       float *sums = job.sums + t * job.lanes * plan.row;
       float *poses = recorded(job.poses, job.n_poses, t, plan.row);
       for_my_parents([&](Int j, Int block, Int at) {
-        gather(at, uniform ? float(job.share) : 1.0f, s);
+        gather(plan.partial + at, plan.parents_size, uniform ? float(job.share) : 1.0f, s);
         write_parent(s, block, j, sums);
         add_bias(j, s);
         const V f = squash_scale(job.squash, s, plan.d_out);
@@ -532,7 +313,7 @@ struct Worker {
       barrier.wait();
       for_my_parents([&](Int, Int, Int at) {
         V *s = scratch;
-        gather(at, 1.0f, s);
+        gather(plan.partial + at, plan.parents_size, 1.0f, s);
         for (Int d = 0; d < plan.d_out; ++d)
           later()[at + d] = has_later ? later()[at + d] + s[d] : s[d];
       });
@@ -566,33 +347,6 @@ struct Worker {
     });
   }
 
-  // Where gradients of some children are made.
-  struct Bench {
-    V *held;  // [term, c or ∂b, child, block, parent]
-    V *of_child, *seen, *of_place, *of, *vote;
-    float *of_weight;  // of this thread alone, where children share weights
-    V *of_bias;
-  };
-
-  // Children i0 to i1 of a tile, and blocks of lanes.
-  struct Step {
-    Int from, i0, i1, block, blocks;
-  };
-
-  Bench bench() const {
-    const Int places = HELD * plan.group * plan.d_in;
-    Bench to{};
-    to.held = scratch;
-    to.of_child = to.held + 2 * plan.terms * HELD * plan.group * job.parents;
-    to.seen = to.of_child + places;
-    to.of_place = to.seen + places;
-    to.of = to.of_place + HELD * plan.d_out;
-    to.vote = to.of + plan.group * plan.d_out;
-    to.of_weight = own_weights();
-    to.of_bias = own_vote_bias();
-    return to;
-  }
-
   V *held(const Bench &at, Int m, Int kind, Int i, Int block) const {
     return at.held + (((m * 2 + kind) * HELD + i) * plan.group + block) * job.parents;
   }
@@ -603,14 +357,9 @@ struct Worker {
     const Bench at = bench();
     bool asks_votes = false;
     for (Int m = 0; m < count; ++m) asks_votes |= terms[m].asks();
-    for_my_tiles([&](Int from, Int to) {
-      for (Int block = 0; block < plan.blocks; block += plan.group)
-        for (Int i = from; i < to; i += HELD) {
-          const Step step = {from, i, i + HELD < to ? i + HELD : to, block,
-                             block + plan.group < plan.blocks ? plan.group : plan.blocks - block};
-          if (asks_votes) couplings_again(at, step, terms, count);
-          if (to_votes) gradients_of(at, step, to, terms, count);
-        }
+    for_my_steps([&](const Step &step) {
+      if (asks_votes) couplings_again(at, step, terms, count);
+      if (to_votes) from_parts(at, step, terms, count);
     });
   }
 
@@ -672,56 +421,19 @@ struct Worker {
     return n;
   }
 
-  void gradients_of(const Bench &at, const Step &step, Int end_of_tile, const Term *terms,
-                    Int count) const {
-    const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in;
+  void from_parts(const Bench &at, const Step &step, const Term *terms, Int count) const {
     const V share = splat(float(job.share));
     // Couplings of the next step come from far, in no order that a processor foresees.
     for (Int m = 0; m < count; ++m)
-      for (Int i = step.i1; terms[m].kept && i < end_of_tile && i < step.i1 + HELD; ++i)
-        for (Int x = 0; x < step.blocks * n_out; ++x)
+      for (Int i = step.i1; terms[m].kept && i < step.end && i < step.i1 + HELD; ++i)
+        for (Int x = 0; x < step.blocks * job.parents; ++x)
           __builtin_prefetch(terms[m].kept + kept_at(i, step.block) + x * LANES, 0, 2);
-    std::memset(at.of_child, 0, HELD * plan.group * d_in * sizeof(V));
-    std::memset(at.of_place, 0, HELD * size * sizeof(V));
-    for (Int i = step.i0; job.of_weight && i < step.i1; ++i)
+    gradients_of(at, step, [&](Int i, Int j, V *of) {
+      Part parts[2 * MOST_ITERATIONS];
+      const Int n = parts_of(at, step, terms, count, i, j, share, parts);
       for (Int block = 0; block < step.blocks; ++block)
-        std::memcpy(seen(at, step, i) + block * d_in, child(step.block + block, i, step.from),
-                    d_in * sizeof(V));
-    for (Int j = 0; j < n_out; ++j)
-      for (Int i = step.i0; i < step.i1; ++i) {
-        Part parts[2 * MOST_ITERATIONS];
-        const Int n = parts_of(at, step, terms, count, i, j, share, parts);
-        for (Int block = 0; block < step.blocks; ++block) {
-          V *of = at.of + block * size;
-          sum_of_parts(parts, n, block, plan.row, size, of);
-          for (Int d = 0; at.of_bias && d < size; ++d) at.of_bias[j * size + d] += of[d];
-          for (Int d = 0; job.of_coordinates && d < size; ++d)
-            at.of_place[(i - step.i0) * size + d] += of[d];
-        }
-        for (Int block = 0, two; job.of_pose && block < step.blocks; block += two) {
-          two = block + 2 <= step.blocks ? 2 : 1;
-          plan.back[two - 1](plan.shape, weight(i, j), at.of + block * size, size,
-                             at.of_child + (block * HELD + i - step.i0) * d_in, HELD * d_in);
-        }
-        if (job.of_weight) {
-          float *w = at.of_weight ? at.of_weight : job.of_weight;
-          w += ((i % job.types) * n_out + j) * job.columns * job.inner;
-          weights_of(plan.shape, at.of, seen(at, step, i), w, step.blocks,
-                     at.of_weight || step.block);
-        }
-      }
-    const Int stride = job.children * d_in;
-    for (Int block = 0; job.of_pose && block < step.blocks; ++block)
-      from_lanes(at.of_child + block * HELD * d_in, stride, samples(step.block + block),
-                 (step.i1 - step.i0) * d_in,
-                 job.of_pose + (step.block + block) * LANES * stride + step.i0 * d_in);
-    for (Int x = 0; job.of_coordinates && x < (step.i1 - step.i0) * size; ++x)
-      job.of_coordinates[step.i0 * size + x] += lane_sum(at.of_place[x]);
-  }
-
-  // Child i of a step, one block after the other.
-  V *seen(const Bench &at, const Step &step, Int i) const {
-    return at.seen + (i - step.i0) * plan.group * plan.d_in;
+        sum_of_parts(parts, n, block, plan.row, plan.d_out, of + block * plan.d_out);
+    });
   }
 };
 
@@ -740,7 +452,7 @@ SEEN void torchcaps_dynamic_plan(Job *job, Int backward) {
 SEEN void torchcaps_dynamic(const Job *job, Int backward) {
   const Plan plan(*job, job->threads, backward);
   in_threads(job->threads, [&](Barrier &barrier, Int index, Int threads) {
-    const Worker worker{*job, plan, barrier, index, threads};
+    const Worker worker{{*job, plan, barrier, index, threads}};
     backward ? worker.backward() : worker.forward();
   });
 }

@@ -28,8 +28,9 @@ from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.native.layout import (
     MOST_ITERATIONS,
-    VotesJob,
+    LoopJob,
     contiguous,
+    counts_of,
     gradients_of,
     laid_back,
     parts_of,
@@ -134,25 +135,14 @@ class Mixed(NamedTuple):
     couplings: Tensor
 
 
-class _Job(VotesJob):
+class _Job(LoopJob):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("iterations", "n_poses", "n_couplings"),
-                *("squash", "odd_bias", "leaky", "detach"),
-            )
-        ),
+        ("odd_bias", ctypes.c_int64),
+        ("leaky", ctypes.c_int64),
         ("share", ctypes.c_double),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                *("bias", "prior", "sums", "poses", "couplings", "kept"),
-                *("of_poses", "of_couplings", "of_bias", "of_prior"),
-            )
-        ),
+        *((name, ctypes.c_void_p) for name in ("prior", "kept", "of_prior")),
     )
 
 
@@ -161,10 +151,7 @@ def _job(given: Given, poses: Tensor | None, couplings: Tensor | None) -> _Job:
     how, sizes = given.how, sizes_of(given.votes, given.votes.pose.shape[-2])
     return _Job(
         **sizes,
-        iterations=how.iterations,
-        n_poses=0 if poses is None else len(poses),
-        n_couplings=0 if couplings is None else len(couplings),
-        squash=get_args(Squash).index(how.squash),
+        **counts_of(how.iterations, poses, couplings, how.squash),
         odd_bias=how.odd_bias,
         leaky=how.leaky,
         detach=get_args(Detach).index(how.detach),

@@ -2,12 +2,14 @@
 
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import call
+from torchcaps.ops.squashing import Squash
 
 # As in the source.
 MOST_THREADS, MOST_ITERATIONS = 256, 32
@@ -30,6 +32,36 @@ class VotesJob(ctypes.Structure):
             for name in (*PARTS, "child_id", *(f"of_{name}" for name in PARTS), "workspace")
         ),
     )
+
+
+class LoopJob(VotesJob):
+    """What every call is given that routes in a loop: the fields of the source in their order."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_int64)
+            for name in ("iterations", "n_poses", "n_couplings", "squash", "detach")
+        ),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                *("bias", "sums", "poses", "couplings"),
+                *("of_poses", "of_couplings", "of_bias"),
+            )
+        ),
+    )
+
+
+def counts_of(
+    iterations: int, poses: Tensor | None, couplings: Tensor | None, squash: Squash
+) -> dict[str, int]:
+    """Give the numbers of a loop that records these, or is given their gradients."""
+    return {
+        "iterations": iterations,
+        "n_poses": 0 if poses is None else len(poses),
+        "n_couplings": 0 if couplings is None else len(couplings),
+        "squash": get_args(Squash).index(squash),
+    }
 
 
 def parts_of(votes: MadeOf) -> dict[str, Tensor | None]:
