@@ -88,6 +88,26 @@ def test_a_file_may_speak_of_claims(file):
     assert study.systems[0].reduced == "made images"
 
 
+def test_a_claim_names_an_option_in_braces(file):
+    """A table of a paper is one study, whose records speak of one number each; three layers are
+    the default."""
+    text = """
+    model = "peer_deep_dynamic"
+    data = "mnist"
+    claims = ["peer2022-t2-mnist-nobias-n{n_layers}"]
+    reduced = "one epoch"
+
+    [vary]
+    n_layers = [2, 3]
+    """
+    assert [each.claims for each in read_study(file(text)).systems] == [
+        ("peer2022-t2-mnist-nobias-n2",),
+        ("peer2022-t2-mnist-nobias-n3",),
+    ]
+    unknown = text.replace("[2, 3]", "[6]")
+    assert "peer2022-t2-mnist-nobias-n6" in text_of(lambda: read_study(file(unknown)))
+
+
 def test_a_study_of_claims_says_where_it_departs_as_planned_ones_do():
     """From the paper, and from the protocol that it follows."""
     fields = {"protocol": "mitterreiter", "model": "mitterreiter_5x16", "data": "part-whole"}

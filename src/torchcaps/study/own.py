@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models import MODELS
 from torchcaps.models.own import OWN
 from torchcaps.study.court import needed_court
 from torchcaps.study.look import OF_LAYERS, Look, kind_named, looks_named
@@ -83,7 +84,7 @@ def own_study(
     reduced: str | None = None,
 ) -> Study:
     """Make a study of the recipes that differ in what varies; its words are those of a file."""
-    _check_words(name, vary, claims, reduced)
+    _check_words(name, vary, reduced)
     vary = dict(vary)
     seeds = vary.pop("seed", [fields.get("seed", 0)])
     _check_lists({**vary, "seed": seeds, "measure": measure})
@@ -95,16 +96,31 @@ def own_study(
             recipe=recipe,
             seeds=tuple(seeds),
             looks=_looks(measure, recipe),
-            claims=tuple(claims or ()),
+            claims=_claims(claims, recipe),
             reduced=reduced,
             departures=recipe.departures() if claims else (),
         )
         for label, recipe in recipes
     ]
     if claims and reduced is None:
-        needed_court("a study that names claims").check_planned(systems, claims)
+        about = list(dict.fromkeys(each for system in systems for each in system.claims))
+        needed_court("a study that names claims").check_planned(systems, about)
     asked = [re.split("[@+]", each)[0] for each in measure]
     return Study(name, tuple(systems), unasked=tuple(x for x in OF_LAYERS if x not in asked))
+
+
+def _claims(claims: list[str] | None, recipe: Recipe) -> tuple[str, ...]:
+    """Give the ids of claims, where an option of the network may stand in braces."""
+    found = [] if claims is None else claims
+    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+        raise _refusal(
+            "claims must be a list of ids, as `torchcaps study claims` prints them", claims
+        )
+    for option, value in {**MODELS[recipe.model].options, **recipe.options}.items():
+        found = [each.replace(f"{{{option}}}", str(value)) for each in found]
+    for each in found:
+        needed_court("a study that names claims").find_claim(each)
+    return tuple(found)
 
 
 def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tuple[str, Recipe]]:
@@ -135,7 +151,7 @@ def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
     return looks
 
 
-def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
+def _check_words(name: Any, vary: Any, reduced: Any) -> None:
     """Check what records hold, too: found wrong there, it would cost all that was trained."""
     if not isinstance(name, str) or not STUDY.fullmatch(name):
         raise _refusal(
@@ -152,12 +168,6 @@ def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
             "options cannot vary as a whole; name one of them under [vary], for example "
             "iterations = [1, 3]."
         )
-    if not isinstance(claims, list | None) or not all(isinstance(x, str) for x in claims or ()):
-        raise _refusal(
-            "claims must be a list of ids, as `torchcaps study claims` prints them", claims
-        )
-    for each in claims or ():
-        needed_court("a study that names claims").find_claim(each)
     if reduced is not None and not (isinstance(reduced, str) and reduced.strip()):
         raise _refusal(
             "reduced must say in words how the study is smaller than what its claims ask for, for "
