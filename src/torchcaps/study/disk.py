@@ -17,12 +17,10 @@ def signed(folder: Path) -> Iterator[str]:
     """Hold a lock in a folder, whose name tells another machine by what it knows the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     sign = f".seen-by-{uuid.uuid4().hex}.lock"
-    lock = FileLock(folder / sign)
-    lock.acquire()
     try:
-        yield sign
+        with FileLock(folder / sign):
+            yield sign
     finally:
-        lock.release()
         (folder / sign).unlink(missing_ok=True)
 
 

@@ -148,8 +148,7 @@ class _Job:
         self._job.cancel(check=False)
 
     def join(self) -> None:
-        while self.is_alive():
-            time.sleep(0.5)
+        self._job.wait()
 
     def _cell(self) -> str | None:
         try:

@@ -1,14 +1,15 @@
 """Workers: what a pool knows of them wherever they run, and those that are processes of this
 machine."""
 
-import multiprocessing
 import os
 import platform
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from io import TextIOWrapper
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TextIO
 
@@ -93,42 +94,31 @@ def here(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
     yield lambda cells, number: _Process(cells, settings, number, ledger)
 
 
-class _Process:
+class _Process(SpawnProcess):
     """A worker that is a process of this machine."""
 
     def __init__(self, cells: Sequence[Cell], settings: Settings, number: int, ledger: Ledger):
-        self._ledger = ledger
-        self._process = multiprocessing.get_context("spawn").Process(
-            target=_process, args=(cells, settings, number, os.getpid())
-        )
-        self._process.start()
+        super().__init__()
+        self._settings, self._number, self._ledger = settings, number, ledger
+        self._serve = partial(serve, cells, settings, number, os.getpid())
+        self.start()
 
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
+    def run(self) -> None:
+        """Serve with a share of the cores, or one of the GPUs."""
+        if self._settings.device == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        elif torch.cuda.device_count() > 1:
+            torch.cuda.set_device(self._number % torch.cuda.device_count())
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // self._settings.jobs))
+        # The first Ctrl-C goes to the pool, which tells its workers to stop.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if not self._serve():
+            sys.exit(STOPPED)
 
     def end(self) -> End:
-        if self._process.exitcode == STOPPED:
+        if self.exitcode == STOPPED:
             return End("stopped")
-        if not self._process.exitcode or self._process.pid is None:
+        if not self.exitcode or self.pid is None:
             return End("done")
-        return End("killed", self._ledger.claimed_by(self._process.pid, platform.node()))
-
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def join(self) -> None:
-        self._process.join()
-
-
-def _process(cells: Sequence[Cell], settings: Settings, number: int, parent: int) -> None:
-    """Serve with a share of the cores, or one of the GPUs."""
-    if settings.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    elif torch.cuda.device_count() > 1:
-        torch.cuda.set_device(number % torch.cuda.device_count())
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.jobs))
-    # The first Ctrl-C goes to the pool, which tells its workers to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not serve(cells, settings, number, parent):
-        sys.exit(STOPPED)
+        return End("killed", self._ledger.claimed_by(self.pid, platform.node()))
