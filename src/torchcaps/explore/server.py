@@ -142,17 +142,14 @@ def serve(looker: Looker, *, host: str = "127.0.0.1", port: int = 0) -> None:
 
 def bound(host: str, port: int) -> socket.socket:
     """Give a socket that listens there, before the link is printed."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    is_6 = ":" in host
+    family = socket.AF_INET6 if is_6 else socket.AF_INET
     try:
-        listening.bind((host, port))
-        # Who opens the link at once waits, and is not refused.
-        listening.listen()
+        return socket.create_server((host, port), family=family, dualstack_ipv6=is_6)
     except OSError as error:
-        listening.close()
+        # Python adds where it tried.
+        why = (error.strerror or "").partition(" (while ")[0]
         raise TorchcapsError(
-            f"the explorer cannot listen at {host}, port {port} ({error.strerror}); another "
+            f"the explorer cannot listen at {host}, port {port} ({why}); another "
             f"program may: take another --port, or leave it out for one that is free."
         ) from None
-    return listening
