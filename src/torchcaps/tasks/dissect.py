@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from torchcaps import viz
 from torchcaps._paths import path_of, write_whole
 from torchcaps.analysis import (
-    CausalUse,
     Couplings,
     Fidelity,
     MeasureInvariance,
@@ -51,19 +51,6 @@ from torchcaps.train.folder.run import Run
 from torchcaps.train.frozen import freeze
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.types import Output, Trace
-from torchcaps.viz import (
-    draw_activity,
-    draw_backtracked,
-    draw_causal_use,
-    draw_couplings_histogram,
-    draw_grids,
-    draw_intervals,
-    draw_invariance,
-    draw_keys,
-    draw_mean_couplings,
-    draw_parse_tree,
-    draw_saliency,
-)
 from torchcaps.viz.layered import MOST_SHOWN, leads_on
 
 if TYPE_CHECKING:
@@ -159,9 +146,17 @@ def dissect(
     hidden, maps = _hidden(model, out, batch.pixels)
     measured: Any = judged.measured
     shown = classes_shown(judged.labels, images.class_names)
+    about = {
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        "images": f"{len(index):,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
+        "right where": CRITERIA[images.judged_by],
+    }
+    zeros = None
+    with suppress(TorchcapsError):
+        zeros = sparsity(model).share or None
     found = Dissection(
         label=label,
-        facts={**_about(model, images, shown, len(index)), **(facts or {})},
+        facts={**about, **(facts or {})},
         right=int(judged.right.sum()),
         images=len(index),
         classes=shown,
@@ -170,7 +165,7 @@ def dissect(
         pictures=(),
         measured={name: measured[name] for name in measurements},
         keys=measured["keys"] if is_tree else None,
-        zeros=_zeros(model),
+        zeros=zeros,
         hidden=hidden,
         commonest=judged.commonest,
         constant=judged.constant,
@@ -182,11 +177,16 @@ def dissect(
         turned = MeasureInvariance(partial(_traced_pixels, model), TURNS)
         for answer, some in _traced(model, images, few):
             turned.update(answer, some)
-        found = replace(found, turned=turned.result(), use=_use(model, images, few))
+        found, batch_few = replace(found, turned=turned.result()), images.batch(few)
+        # Not every network takes other couplings.
+        with suppress(TorchcapsError):
+            pixels, labels = batch_few.pixels.to(device_of(model)), batch_few.labels
+            use = causal_use(model, pixels, labels, layers=[ALL], batch_size=BATCH)
+            found = replace(found, use=use)
     couplings = measured["couplings"] if is_tree else None
     pictures = [
         *pictures_of(found, couplings, out, batch, images.class_names, example=example),
-        Picture("look", f"Images {example} and after", draw_saliency(batch.pixels, maps)),
+        Picture("look", f"Images {example} and after", viz.draw_saliency(batch.pixels, maps)),
     ]
     return replace(found, pictures=pictures)
 
@@ -194,24 +194,6 @@ def dissect(
 def _traced_pixels(model: nn.Module, pixels: Tensor) -> Output:
     out: Output = model(pixels.to(device_of(model)), keep="last")
     return out
-
-
-def _zeros(model: nn.Module) -> float | None:
-    try:
-        return sparsity(model).share or None
-    except TorchcapsError:
-        return None
-
-
-def _use(model: nn.Module, images: Images, index: Tensor) -> CausalUse | None:
-    """Say what the answers owe to the tree; nothing of a network that takes no other couplings."""
-    batch = images.batch(index)
-    try:
-        return causal_use(
-            model, batch.pixels.to(device_of(model)), batch.labels, layers=[ALL], batch_size=BATCH
-        )
-    except TorchcapsError:
-        return None
 
 
 @torch.no_grad()
@@ -243,16 +225,6 @@ def _hidden(model: nn.Module, out: Output, pixels: Tensor) -> tuple[Sentence, di
     return Sentence("look", text, None), maps
 
 
-def _about(
-    model: nn.Module, images: Images, shown: Mapping[str, int], count: int
-) -> dict[str, str]:
-    return {
-        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        "images": f"{count:,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
-        "right where": CRITERIA[images.judged_by],
-    }
-
-
 def pictures_of(
     found: Dissection,
     couplings: Couplings | None,
@@ -277,32 +249,32 @@ def pictures_of(
     is_dense = all(layer.window is None for layer in trace) and leads_on(trace)
     grid = trace[0].child_grid or (1, 1, 1)
     is_map = grid[0] * grid[1] > 1 and activity.layers[0].n > MOST_SHOWN
-    draw = draw_parse_tree if is_dense and not is_map else draw_grids
+    draw = viz.draw_parse_tree if is_dense and not is_map else viz.draw_grids
     truth = " and ".join(names[each] for each in batch.labels[0].view(-1).unique().tolist())
     title = f"One image and its tree: image {example}"
     tree = draw(trace, batch.pixels[0], class_names=named, **more)
     add("tree", title, tree, f"class {truth}")
     if is_dense:
-        add("tree", "All images: mean couplings", draw_mean_couplings(dynamics, activity))
+        add("tree", "All images: mean couplings", viz.draw_mean_couplings(dynamics, activity))
     if couplings is not None and found.keys is not None:
-        histogram = draw_couplings_histogram((found.label, couplings))
+        histogram = viz.draw_couplings_histogram((found.label, couplings))
         add("choice", "Couplings of all images", histogram)
-        add("count", "Trees of each predicted class", draw_keys(found.keys, class_names=names))
-    add("life", "Lengths of all capsules", draw_activity(activity))
+        add("count", "Trees of each predicted class", viz.draw_keys(found.keys, class_names=names))
+    add("life", "Lengths of all capsules", viz.draw_activity(activity))
     if found.turned is not None:
-        add("turn", "Lengths before and after a turn", draw_invariance(found.turned))
-    if draw is draw_parse_tree and is_chain(trace):
+        add("turn", "Lengths before and after a turn", viz.draw_invariance(found.turned))
+    if draw is viz.draw_parse_tree and is_chain(trace):
         title = f"What leads to the answer: image {example}"
-        add("look", title, draw_backtracked(trace, class_names=named))
+        add("look", title, viz.draw_backtracked(trace, class_names=named))
     if found.use is not None:
-        add("use", "Accuracy with other couplings", draw_causal_use(found.use))
+        add("use", "Accuracy with other couplings", viz.draw_causal_use(found.use))
     fidelity = found.measured.get("fidelity")
     if isinstance(fidelity, Fidelity) and fidelity.edges is not None:
         ends = fidelity.edges_interval or (None, None)
         rows = [("edges of its tree", fidelity.edges, *ends, ())]
         line = (fidelity.undiscerning or 0, "every part, strays too, to the class")
         label, span = "0 is chance, 1 the true tree", (-0.1, 1.05)
-        figure = draw_intervals(rows, label=label, line=line, note="", span=span)
+        figure = viz.draw_intervals(rows, label=label, line=line, note="", span=span)
         add("truth", "Edges against the true tree", figure)
     return pictures
 
