@@ -162,29 +162,21 @@ def status(
     Console(highlight=False).print(found.table(by_cost=by == "cost"))
 
 
-def _tell_drafts(paths: list[Path]) -> None:
-    """Say how many of the records are drafts."""
-    from torchcaps.study import read_record
-
-    drafts = sum(read_record(path).is_draft for path in paths)
-    if drafts:
-        print(
-            f"drafts, which no page of results shows: {drafts} of {len(paths)} records; the code "
-            f"had changes, or was no commit",
-            file=sys.stderr,
-        )
-
-
 def _print_comparison(
     study: "Study", paths: list[Path], out: Path, baseline: str | None, as_json: bool
 ) -> None:
     """Print the table of a study of one's own; its picture lies beside the runs. Seeds that failed
     are in no mean, so they are named."""
     from torchcaps.cli.compare import show
-    from torchcaps.study import Comparison, compare
+    from torchcaps.study import Comparison, compare, read_record
     from torchcaps.study.ledger import Ledger
 
-    _tell_drafts(paths)
+    if drafts := sum(read_record(path).is_draft for path in paths):
+        print(
+            f"drafts, which no page of results shows: {drafts} of {len(paths)} records; the code "
+            f"had changes, or was no commit",
+            file=sys.stderr,
+        )
     ledger = Ledger(out)
     states = [(cell, ledger.state(cell)) for cell in study.cells()]
     ended = [cell for cell, state in states if state == "done"]

@@ -1,7 +1,5 @@
 """Templates of pages: one that is not given a value fails, and leaves no hole."""
 
-from importlib import resources
-
 import jinja2
 
 from torchcaps._printable import printable
@@ -9,9 +7,8 @@ from torchcaps._printable import printable
 
 def template(name: str, package: str = "torchcaps.report") -> jinja2.Template:
     """Load a template of a package, from its folder `templates`; HTML escapes what it is given."""
-    folder = resources.files(package) / "templates"
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        loader=jinja2.PackageLoader(package),
         autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -52,7 +52,9 @@ class Progress:
     def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
         """Make one row a system, in the order of the study, or the cheapest first."""
         rows = [self._row(system, system.cells()) for system in self.study.systems]
-        return sorted(rows, key=_cost) if by_cost else rows
+        if by_cost:
+            rows.sort(key=lambda row: math.inf if row["hours_left"] is None else row["hours_left"])
+        return rows
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
         """Give everything, as JSON has it."""
@@ -126,10 +128,6 @@ def progress_of(
 def hours(count: float) -> str:
     """Say hours in words."""
     return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
-
-
-def _cost(row: Mapping[str, Any]) -> float:
-    return math.inf if row["hours_left"] is None else float(row["hours_left"])
 
 
 @contextmanager

@@ -56,7 +56,6 @@ def check_dense(trace: Trace) -> None:
     for layer in trace:
         check_children(layer)
     sizes = [(layer.name, *last_coupling(layer).shape[-2:]) for layer in trace]
-    check_chain(sizes)
     for k, (below, above) in enumerate(pairwise(trace)):
         if not _leads(below, above):
             _refuse(sizes[k], sizes[k + 1])
