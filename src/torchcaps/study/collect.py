@@ -1,7 +1,6 @@
 """A record out of finished runs, one a seed: everything is read from their folders.
 
-Whether code was changed is what each run wrote down when it began, and when other code went on with
-it, so a record cannot be made clean by committing afterwards.
+Each run wrote down whether code was changed, so no later commit makes a record clean.
 """
 
 import os
@@ -93,8 +92,7 @@ def record_of_runs(
 
 
 def _images(run: Run) -> dict[str, str]:
-    """Read the digests of its images by set and split; training that failed came to no test
-    images."""
+    """Read the digests of its images by set and split; failed training saw no test images."""
     trained_on, tested_on = run.recipe.data, run.recipe.test_data or run.recipe.data
     if not run.is_done:
         (seen,) = read_objects(run.environment_file, words=("training_images",))
@@ -104,8 +102,7 @@ def _images(run: Run) -> dict[str, str]:
 
 
 def _command_of(run: Run, command: str) -> str:
-    """Say the command that began it, without the options that name folders, and of a path from the
-    root of a machine the last name."""
+    """Say the command that began it, without options that name folders; of a path its name."""
     try:
         words = iter(shlex.split(command))
     except ValueError as error:
@@ -163,7 +160,6 @@ def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _one(values: Sequence[str | None]) -> str | None:
-    """Join what all runs have in common, or all of it where they differ; None where one has none,
-    so that a run of no commit makes a draft of them all."""
+    """Join what all runs have, or all of it where they differ; None where one has none: a draft."""
     known = {value for value in values if value is not None}
     return None if None in values else ", ".join(sorted(known))

@@ -56,8 +56,7 @@ class Variant:
     def interval(self, *statistics: str) -> Interval | None:
         """Take the mean over the seeds with its t-interval, of shares within what a share can be;
         None where no seed has the statistic. Where all seeds have one value there are no ends: that
-        nothing varied among them says little of others. Of several statistics that of their mean,
-        over the seeds that have all of them."""
+        nothing varied among them says little of others. Several are averaged as by `by_seed`."""
         return _mean_over_seeds(self.by_seed(*statistics).values(), statistics, self.least)
 
     def by_seed(self, *statistics: str) -> dict[int, float]:
@@ -97,8 +96,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants under the words that tell them apart, and words of those that the others are held
-    against."""
+    """Variants under the words that tell them apart, and words of those that are the baseline."""
 
     variants: tuple[Variant, ...]
     baseline: str = ""
@@ -109,8 +107,7 @@ class Comparison:
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
     def only(self, statistics: Iterable[str], *, without: Iterable[str] = ()) -> "Comparison":
-        """Keep these statistics alone, without those of layers, whatever the layer, that are named
-        besides."""
+        """Keep these statistics alone; of layers, whatever the layer, none named `without`."""
         asked, gone = set(statistics), set(without)
 
         def stays(name: str) -> bool:
@@ -167,8 +164,7 @@ class Comparison:
 
     def text(self) -> str:
         """Make a table: a line a variant, a column a statistic, of all layers together, and below
-        them the differences to the baseline; where there are many statistics the other way
-        round."""
+        them the differences to the baseline; the other way round where statistics are many."""
         head = ["", "seeds", *self._columns(), "training, a run"]
         differences = [cells for pair in self._pairs() if (cells := self._cells_less(*pair))]
         rows = [head, *(self._cells(each) for each in self.variants), *differences]
@@ -196,8 +192,7 @@ class Comparison:
         return found
 
     def to_beat(self) -> list[str]:
-        """Write a line for every answer that the accuracies have to beat, with its variants where
-        there are others."""
+        """Write a line for every answer that accuracies have to beat, and whose they are."""
         if ACCURACY not in self.statistics:
             return []
         by_line: dict[Commonest, list[str]] = {}
@@ -218,8 +213,7 @@ class Comparison:
             )
 
     def figure(self, statistic: str = ACCURACY) -> "Figure":
-        """Draw every mean as a dot with its interval, and every seed as a small mark; beside
-        accuracies of the same images the line that they have to beat."""
+        """Draw means, intervals and seeds; of accuracies on the same images the line to beat."""
         from torchcaps.viz import draw_intervals
 
         self.check_statistic(statistic)
@@ -251,8 +245,7 @@ class Comparison:
         return [variant.label, str(runs), *means, duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant, first: Variant) -> list[str] | None:
-        """Say the difference of two cells above, each the mean of the layers that its variant
-        has."""
+        """Say the difference of two cells above, each the mean of its variant's layers."""
         columns = self._columns().values()
         seeds = len({*variant.seeds} & {*first.seeds})
         if seeds < 2:
@@ -309,8 +302,7 @@ def is_share(statistic: str) -> bool:
 def _mean_over_seeds(
     values: Iterable[float], names: Sequence[str], least: float
 ) -> Interval | None:
-    """Take the mean of one value a seed, with its interval; the ends of shares are from `least` to
-    100, and values that are all the same have none. None without values."""
+    """Take the mean of one value a seed as `Variant.interval` does, of shares from `least` on."""
     found = [*values]
     if not found:
         return None
@@ -332,15 +324,13 @@ def mean_in_words(found: Interval | None, runs: int) -> str:
 
 
 def _network(recipe: Recipe) -> str:
-    """Give runs one digest which differ in their seed alone; whether an option that the network has
-    by itself is written out is no difference."""
+    """Give runs one digest which differ in their seed alone, or in how options are written."""
     known = plain(recipe) if recipe.model in MODELS else recipe
     return known.model_copy(update={"seed": 0}).digest()
 
 
 def _images(run: Run) -> str:
-    """Read the digests of the images that it was trained and tested on, which a recipe may leave
-    open: folders and images of one's own."""
+    """Read the digests of the images it was trained and tested on: a recipe may leave them open."""
     digests = run.result().get("digests", {})
     return "/".join(digests[split] for split in ("train", "test") if split in digests)
 
@@ -397,7 +387,6 @@ def _variant(label: str, runs: Sequence[Run], of_classes: Collection[str]) -> Va
 
 
 def _of_seeds(label: str, values: Mapping[str, Mapping[int, float]]) -> Variant:
-    """Make a variant of the values of each statistic by seed."""
     seeds = tuple(dict.fromkeys(seed for found in values.values() for seed in found))
     has = {name: [x for x in seeds if x in found] for name, found in values.items() if found}
     by_name = {name: tuple(values[name][seed] for seed in those) for name, those in has.items()}
@@ -406,8 +395,7 @@ def _of_seeds(label: str, values: Mapping[str, Mapping[int, float]]) -> Variant:
 
 
 def _values(run: Run, of_classes: Collection[str]) -> dict[str, float]:
-    """Read the accuracy, these measures of classes, and what a study measured of the run beside
-    it."""
+    """Read accuracy, these measures of classes, and what a study measured of the run."""
     found = {ACCURACY: run.accuracy}
     found |= {name: value for name, value in run.measures.items() if name in of_classes}
     for name, numbers in values_of(run)["looks"].items():

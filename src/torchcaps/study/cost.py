@@ -1,10 +1,9 @@
 """What training costs before it is run: FLOPs, and hours on two cores.
 
-FLOPs are those of `tasks.estimate`: one training step, times all steps. What is measured after
-training is not counted, and fast convolutions count as plain ones. Counting takes a second a
-network, unless `COUNTED` knows it. Hours are FLOPs at RATE: `python benchmarks/throughput.py` on a
-CPU of two cores trained ten networks at 30 to 89 GFLOP a second, half of them at 60 or more.
-Networks of few products, the sign networks above all, take longer than this says.
+FLOPs are those of `tasks.estimate`: one training step, times all steps; fast convolutions count as
+plain ones. Hours are FLOPs at RATE: `python benchmarks/throughput.py` on a CPU of two cores trained
+ten networks at 30 to 89 GFLOP a second, half of them at 60 or more. Networks of few products, the
+sign networks above all, take longer than this says.
 """
 
 import math
@@ -61,7 +60,6 @@ def hours_of(recipe: Recipe) -> float:
 
 
 def step_of(recipe: Recipe) -> Step:
-    """Give the training step of a recipe: all that its FLOPs depend on."""
     data = data_set(recipe.data)
     channels, *sides = data.image
     height, width = recipe.crop or recipe.image_size or sides
@@ -70,7 +68,6 @@ def step_of(recipe: Recipe) -> Step:
 
 
 def steps_and_flops(recipe: Recipe) -> tuple[int, int]:
-    """Count steps and FLOPs of one run."""
     n_train = data_set(recipe.data).n_train
     images = recipe.train_images or round(n_train * (1 - recipe.validation_share))
     steps = recipe.epochs * math.ceil(images / recipe.batch_size)

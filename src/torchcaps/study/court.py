@@ -1,8 +1,4 @@
-"""The application that judges published claims, torchcaps-claims, where it is installed.
-
-It stands above this package and registers its looks and its plans when it is loaded; nothing here
-imports it by name.
-"""
+"""The application that judges published claims, torchcaps-claims, where it is installed."""
 
 from functools import cache
 from typing import Any
@@ -12,8 +8,7 @@ from torchcaps.errors import TorchcapsError
 
 @cache
 def court(group: str = "torchcaps.study") -> Any:
-    """Load its module, `torchcaps_claims.court`, or what it enters in another group; None where it
-    is not installed."""
+    """Load its module, or what it enters in another group; None where it is not installed."""
     from importlib.metadata import entry_points
 
     return next((point.load() for point in entry_points(group=group)), None)

@@ -73,7 +73,6 @@ class Plan:
         return [np.flatnonzero(self.fold_of == fold) for fold in range(self.fold_of.max() + 1)]
 
     def folds(self) -> list[dict[str, Any]]:
-        """Count what each fold tests."""
         labels, groups, rows = np.array(self.images.labels), np.array(self.images.groups or ()), []
         for at, test in enumerate(self.tests, 1):
             row = {"fold": at, "images": len(test)}
@@ -84,7 +83,6 @@ class Plan:
         return rows
 
     def costs(self) -> list[dict[str, Any]]:
-        """Estimate what a run of each network takes."""
         rows, names, folds = [], self.images.class_names, len(self.tests)
         for label, recipe, parameters in self.networks:
             size: dict[str, Any] = {"image": self.shape, "n_classes": len(names)}
@@ -98,7 +96,6 @@ class Plan:
         return rows
 
     def numbers(self) -> dict[str, Any]:
-        """Give the folds, and what a run of each network takes, as JSON has it."""
         return {"data": self.name, "folds": self.folds(), "costs": self.costs()}
 
     def text(self) -> str:

@@ -37,8 +37,7 @@ def unseen(folder: Path, sign: str, who: str) -> str:
 
 
 def is_held(file: Path) -> bool:
-    """Say whether a process that lives holds this lock, and not for a moment, as one that asks
-    does."""
+    """Say whether a living process holds this lock, and not for a moment, as one that asks does."""
     lock = FileLock(file)
     try:
         lock.acquire(timeout=ASKING, poll_interval=ASKING / 10)

@@ -47,8 +47,7 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
 def _write(
     study: Study, system: System, ledger: Ledger, evidence: Path, there: dict[str, Record]
 ) -> Path | None:
-    """Write the record of a system, or find the one that says as much; None where nothing says what
-    was trained."""
+    """Write a system's record, or find one that says as much; None where nothing was trained."""
     record = _record_of(study, system, ledger)
     if record is None:
         return None

@@ -7,8 +7,7 @@ NAME.values.json   what was measured of it, look by look, and by which code; wit
 NAME.lock          held by the process that works on it, and free again when that process dies
 NAME.claim         which process that is, for people and for whoever watches
 
-Everything is read from these files, so any number of processes may work on one ledger, and all of
-them may be killed: the next one finds what is done and goes on with the rest.
+Any number of processes may work on one ledger, and all of them may be killed.
 """
 
 import json
@@ -57,15 +56,13 @@ class Ledger:
         return Run(self._at(cell))
 
     def _at(self, cell: Cell, ending: str = "") -> Path:
-        """Name what lies there of it; what was begun before names told the routing keeps its
-        own."""
+        """Name what lies there of it, even of a run from before names told the routing."""
         recipe = cell.recipe
         before = f"{recipe.model}-s{recipe.seed}-{recipe.digest()}"
         name = before if (self.folder / before).is_dir() else cell.name
         return self.folder / f"{name}{ending}"
 
     def state(self, cell: Cell) -> State:
-        """Say where it stands."""
         entry = self._read(cell)
         if entry.get("failed"):
             return "failed"
@@ -92,8 +89,7 @@ class Ledger:
         }
 
     def measured_by(self, cell: Cell) -> tuple[str | None, ...]:
-        """Name the commits that took its looks and trained what these trained, or the one that saw
-        it fail."""
+        """Name the commits that measured it and trained for that, or the one that saw it fail."""
         entry = self._read(cell)
         if entry.get("failed"):
             return (entry["commit"],)
@@ -133,8 +129,7 @@ class Ledger:
         self._write(cell, entry)
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
-        """Keep that it came to an end without a result: by itself, as training that diverges, or
-        by an error that says nothing of the network."""
+        """Keep that it ended without a result: by itself, as training diverges, or by an error."""
         entry = self._read(cell)
         if is_result:
             # An accident measured nothing.

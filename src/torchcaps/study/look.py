@@ -1,11 +1,10 @@
 """What is read off a trained network, and what each number is called.
 
-A look is one pass over images, or over weights alone; `measure.py` has those of this package, each
-with what it gives. It gives numbers by name: `accuracy` in percent, or, of the look `layers`,
-`dyr.2` for the second routed layer and `cns.2` for the second layer of capsules, both counted from
-below as the papers do. Numbers of other images than the run's own test images carry their name:
-`accuracy@sign/train`; those of couplings on a grid carry its levels before: `accuracy+K11`, or
-`accuracy+K11,6` of two routed layers.
+A look is one pass over images, or over weights alone. It gives numbers by name: `accuracy` in
+percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
+layer of capsules, both counted from below as the papers do. Those of other images than the run's
+own test images carry their name: `accuracy@sign/train`; those of couplings on a grid carry its
+levels before: `accuracy+K11`, or `accuracy+K11,6` of two routed layers.
 """
 
 import importlib
@@ -40,12 +39,10 @@ class Look(NamedTuple):
 
     @property
     def images(self) -> str:
-        """Name the images."""
         return f"{self.data}/{self.split}"
 
     @property
     def name(self) -> str:
-        """Name it as the ledger does."""
         return f"{self.kind}{self.grid}@{self.images}"
 
     @property

@@ -108,8 +108,7 @@ def train_many(
 def _check_made(
     recipe: Recipe, variants: Sequence[dict[str, Any]], root: str | os.PathLike[str] | None
 ) -> None:
-    """Refuse a value of which no network can be made for these images: before the first of them is
-    trained, which may take hours."""
+    """Refuse values of which no network can be made for these images, before any is trained."""
     images = images_of(recipe, "train", root=root)
     for chosen in variants:
         try:

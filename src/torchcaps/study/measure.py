@@ -41,7 +41,6 @@ class Shown:
 
     @cached_property
     def trained(self) -> Trained:
-        """Open the network."""
         return open_trained(self.run.folder)
 
     @property
@@ -73,8 +72,7 @@ class Shown:
         return levels[0] if len(levels) == 1 else levels or None
 
     def network(self, *names: str, of: Trained | None = None) -> Callable[[Tensor], Output]:
-        """Give the network, or another one on the same grid, for pixels that lie anywhere, with
-        what these measurements need of its trace."""
+        """Give the network, or another one on the same grid, for pixels that lie anywhere."""
         trained = of or self.trained
         network = seen_through(trained.model.eval(), levels=self.grid, names=names)
         return lambda pixels: network(pixels.to(trained.device))
@@ -149,9 +147,7 @@ def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, 
 
 def by_layer(layers: Iterable[Any], *names: str, **renamed: str) -> dict[str, float]:
     """Name numbers of layers by their place from below, `gini.2`; leave out what a layer has not.
-
-    `renamed` has the names of attributes that are called otherwise there.
-    """
+    `renamed` has the names of attributes that are called otherwise there."""
     attributes = {name: name for name in names} | renamed
     return {
         f"{name}.{place}": float(value)

@@ -1,8 +1,5 @@
 """Workers on a Ray cluster. Ray finds them a machine, a core or a GPU each, and says when one died.
-
-This process must be on a machine of the cluster: Ray's core knows no other way in. All machines
-must see the folder of the cells.
-"""
+This machine must be in the cluster, and all machines must see the folder of the cells."""
 
 import os
 import platform
@@ -72,8 +69,7 @@ def _connected(given: str) -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address where nobody answers: Ray itself tries for two minutes, and then ends the
-    process."""
+    """Refuse an address where nobody answers: Ray would try for two minutes, and exit."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise TorchcapsError(
@@ -110,8 +106,7 @@ class About(NamedTuple):
 
 
 class OnNode:
-    """What runs in the process that Ray started for a worker: it takes cells by itself, as workers
-    of one machine do."""
+    """Takes cells in the process that Ray started for a worker, as workers of one machine do."""
 
     def __init__(self, settings: Settings, number: int, command: Sequence[str], n_gpus: int):
         self.settings, self.number = settings, number
@@ -121,7 +116,6 @@ class OnNode:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def about(self) -> About:
-        """Say who this is."""
         import ray
 
         return About(os.getpid(), platform.node(), ray.get_runtime_context().get_node_id())

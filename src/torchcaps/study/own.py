@@ -1,16 +1,4 @@
-"""A study of one's own: a TOML file of some ten lines.
-
-    model = "mitterreiter_grid"
-    data = "part-whole"
-    epochs = 2
-    measure = ["accuracy", "dyr"]
-
-    [options]
-    widths = "16,16"
-
-    [vary]
-    routing = ["dynamic", "uniform"]
-    seed = [0, 1, 2, 3, 4]
+"""A study of one's own: a TOML file of some ten lines, as in docs/studies.md.
 
 Every name of `vary` is a field of the recipe or, where there is no such field, an option of the
 network. Each combination is a system, and `seed` says over which seeds its interval is taken.
@@ -143,8 +131,7 @@ def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tup
 
 
 def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
-    """Make the looks, but none that these images or this network cannot give: found after training,
-    it would cost all that the other looks gave."""
+    """Make the looks; refuse before training what these images or this network cannot give."""
     looks = looks_named(measure, recipe.data)
     for look in looks:
         kind_named(look.kind).check(look, recipe)

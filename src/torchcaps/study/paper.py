@@ -65,8 +65,7 @@ class Row(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """What a cross-validation found: a row a network, what is told, how many pairs were tested, and
-    how many images of each class."""
+    """What a cross-validation found: a row a network, notes, pairs tested, images of each class."""
 
     rows: list[Row]
     notes: list[str]
@@ -164,8 +163,7 @@ def _entries() -> dict[str, str]:
 
 
 def _papers_of(name: str) -> list[str]:
-    """Find the keys of what a network, a data set, a routing or an optimiser is from; a key stays
-    one."""
+    """Find the keys of what a network, data set, routing or optimiser is from; a key stays one."""
     if name in MODELS:
         return re.findall(r"\b[a-z]+(?:19|20)\d\d\b", MODELS[name].source)
     if name in _entries():

@@ -1,9 +1,7 @@
 """A pool of workers, and what is watched of them.
 
-Workers share nothing but the ledger. The pool starts as many as there are jobs, starts another one
-where one was killed, writes a record as soon as a system is complete, and ends when no cell is left
-that could be taken. Killed itself, it leaves a ledger that the same call goes on with. Where its
-workers run is the business of `workers`, `on_ray` and `on_slurm`.
+Workers share nothing but the ledger. The pool starts as many as there are jobs, and another one
+where one was killed. Killed itself, it leaves a ledger that the same call goes on with.
 """
 
 import signal
@@ -35,9 +33,7 @@ def run_study(
     watch: Callable[[dict[str, State]], None] = lambda states: None,
 ) -> list[Path]:
     """Run what is left of a study, and return the paths of its records.
-
-    `watch` is called with the state of every cell, again and again.
-    """
+    `watch` is called with the state of every cell, again and again."""
     check(settings)
     # Records that cannot be read are found now, and not after training.
     read_records(settings.evidence, study=study.name, drafts=True)
@@ -82,7 +78,6 @@ def _tend_to_the_end(
 
 
 def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
-    """Say where workers are hired."""
     if settings.place == "ray":
         from torchcaps.study.on_ray import on_ray
 
@@ -111,7 +106,6 @@ class _Pool:
         self.most = settings.jobs
 
     def states(self) -> dict[str, State]:
-        """Say where each cell stands."""
         return {cell.name: self.ledger.state(cell) for cell in self.cells}
 
     def tend(self, states: dict[str, State]) -> bool:

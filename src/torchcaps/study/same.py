@@ -28,11 +28,8 @@ def plain(recipe: Recipe) -> Recipe:
 
 
 def trains(recipe: Recipe) -> str:
-    """Give two recipes one digest which train the same networks, seed by seed.
-
-    Which protocol filled in their fields does not matter, nor whether they say that they are tested
-    on the set that they train on.
-    """
+    """Give two recipes one digest which train the same networks, seed by seed, whatever protocol
+    filled in their fields, and whether or not they say that they are tested where they train."""
     nameless: dict[str, Any] = {"seed": 0, "protocol": None}
     if recipe.test_data == recipe.data:
         nameless["test_data"] = None
@@ -40,8 +37,7 @@ def trains(recipe: Recipe) -> str:
 
 
 def trained_in(record: Record) -> str | None:
-    """Return the digest of what a record is about; None where its recipe is of another version,
-    which no plan of today has."""
+    """Return the digest of what a record is about; None of a recipe that no plan of today has."""
     return _trained_in(json.dumps(record.recipe))
 
 

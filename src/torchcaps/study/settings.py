@@ -37,12 +37,10 @@ class Settings:
 
     @property
     def place(self) -> str:
-        """Give the first word of `on`."""
         return self.on.partition(":")[0]
 
     @property
     def place_options(self) -> str:
-        """Give what follows it."""
         return self.on.partition(":")[2]
 
     def for_elsewhere(self) -> "Settings":

@@ -48,7 +48,6 @@ class System:
     departures: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
-        """Make one cell a seed."""
         return tuple(
             Cell(self.recipe.model_copy(update={"seed": seed}), self.looks) for seed in self.seeds
         )

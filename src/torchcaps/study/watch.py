@@ -33,8 +33,7 @@ class Progress:
     recorded: Mapping[str, set[int]] | None = None
 
     def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
-        """Count some cells of a system by state, and the hours of those that are left on one
-        worker: None where nobody knows how many images there are."""
+        """Count some cells of a system by state, and their hours left; None where nobody knows."""
         counts = Counter(self.states[cell.name] for cell in cells)
         left = len(cells) - counts["done"] - counts["failed"]
         known = (self.recorded or {}).get(trains(system.recipe), set())
@@ -57,7 +56,6 @@ class Progress:
         return rows
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
-        """Give everything, as JSON has it."""
         rows, own = self.rows(by_cost=by_cost), self._own_rows()
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
         counted = ("cells", "done", "failed", "stopped", "running", "left", "in_records")
@@ -91,7 +89,6 @@ class Progress:
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
-        """Make a row a system."""
         # Whole in a narrow window too: `--only` takes what stands there.
         system = Column("system", overflow="fold")
         table = Table(system, title=self.text(), title_justify="left", box=None)
@@ -126,7 +123,6 @@ def progress_of(
 
 
 def hours(count: float) -> str:
-    """Say hours in words."""
     return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
 
 

@@ -54,7 +54,6 @@ def finish_together(cells: Sequence[Cell], ledger: Ledger, terms: Terms) -> dict
 
 
 def _call(cell: Cell, ledger: Ledger, terms: Terms) -> dict[str, Any]:
-    """Give what `fit` is called with."""
     recipe, root = cell.recipe, terms.root
     return {
         "recipe": recipe,

@@ -1,5 +1,4 @@
-"""Workers: what a pool knows of them wherever they run, and those that are processes of this
-machine."""
+"""Workers: what a pool knows of them, and those that are processes of this machine."""
 
 import os
 import platform
@@ -90,7 +89,6 @@ def _log(path: Path) -> TextIO:
 
 @contextmanager
 def here(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
-    """Hire processes of this machine."""
     yield lambda cells, number: _Process(cells, settings, number, ledger)
 
 
