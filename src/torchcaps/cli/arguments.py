@@ -132,8 +132,7 @@ OF_RECIPE: dict[str, Any] = {
 
 
 def takes_recipe(does: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that make a recipe, in the place of `given`, by which it has what
-    came of them."""
+    """Give a command the options that make a recipe; it gets them as the dict `given`."""
     only = inspect.Parameter.KEYWORD_ONLY
     table = [inspect.Parameter(k, only, default=None, annotation=x) for k, x in OF_RECIPE.items()]
     own = [x.replace(kind=only) for x in inspect.signature(does).parameters.values()]
@@ -170,12 +169,10 @@ def recipe_from(given: dict[str, Any]) -> "Recipe":
 
 
 def fields_from(pairs: list[str] | None) -> dict[str, Any]:
-    """Read fields of a recipe that --set says."""
     return _pairs(pairs, "--set must be FIELD=VALUE, for example schedule=cosine")
 
 
 def options_from(pairs: list[str] | None) -> dict[str, Any]:
-    """Give the options of a network."""
     return _pairs(pairs, "--option must be NAME=VALUE, for example routing=uniform")
 
 
@@ -266,8 +263,7 @@ class MeasureCommand(ExplainedCommand):
 
 
 class FieldsCommand(ExplainedCommand):
-    """A command of a recipe: where an option is unknown and a field is called so, here or
-    elsewhere, the line to type; where a value is no number, what it was."""
+    """A command of a recipe: it names the option or field that was meant, and a wrong value."""
 
     def _explain(self, error: Exception, words: list[str]) -> None:
         asked = getattr(error, "option_name", None)

@@ -50,8 +50,7 @@ def show(
     as_json: bool = False,
     failed: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a comparison, and draw it where a file is named; JSON says too which runs failed, and
-    why, where any could."""
+    """Print a comparison, in JSON with why runs failed, and draw it where a file is named."""
     found.check_statistic(statistic)
     more = {} if failed is None else {"failed": dict(failed)}
     print(json.dumps(found.numbers() | more) if as_json else printable(found.text()))

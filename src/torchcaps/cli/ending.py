@@ -23,9 +23,8 @@ def show_found(found: Found, as_json: bool) -> None:
 
 
 def show_result(run: "Run") -> None:
-    """Print the result as JSON, but for the measures of each class, of which there may be hundreds;
-    on standard error of which epoch the weights are, where not of the last, and whether the network
-    is constant."""
+    """Print the result as JSON, without the measures of each class, of which there may be hundreds;
+    on standard error of which epoch the weights are, and whether the network is constant."""
     from torchcaps.analysis.shares import says_always
 
     found = {"run": str(run.folder), **run.result()}

@@ -15,8 +15,7 @@ class _Record(logging.LogRecord):
 
 
 def escape_what_is_said() -> None:
-    """Escape from now on what is said, whatever logger or handler says it. The process is the
-    command line's own."""
+    """Escape from now on, for all of the process, what any logger or handler says."""
     logging.setLogRecordFactory(_Record)
     warnings.formatwarning = _shown
 

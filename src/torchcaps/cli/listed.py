@@ -22,5 +22,4 @@ def command(place: int, name: str | None = None, **how: Any) -> Callable[[Does],
 
 
 def add_group(place: int, group: typer.Typer, name: str) -> None:
-    """Enter a command with commands of its own."""
     COMMANDS.append((place, lambda app: app.add_typer(group, name=name)))

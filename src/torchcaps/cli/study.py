@@ -165,8 +165,7 @@ def status(
 def _print_comparison(
     study: "Study", paths: list[Path], out: Path, baseline: str | None, as_json: bool
 ) -> None:
-    """Print the table of a study of one's own; its picture lies beside the runs. Seeds that failed
-    are in no mean, so they are named."""
+    """Print and draw the table of a study of one's own; seeds that failed are named."""
     from torchcaps.cli.compare import show
     from torchcaps.study import Comparison, compare, read_record
     from torchcaps.study.ledger import Ledger

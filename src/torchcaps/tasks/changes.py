@@ -90,8 +90,7 @@ def invariance_changes() -> dict[str, Change]:
 
 
 def compactness_factors() -> dict[str, list[Change]]:
-    """Make the six factors of [gu2021] §3.3, each in nine steps from end to end; it states no
-    ranges."""
+    """Make the six factors of [gu2021] §3.3, which states no ranges, each in nine steps."""
     steps = range(-4, 5)
     return {
         "rotation": [rotation(5 * each) for each in steps],

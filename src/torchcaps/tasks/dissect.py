@@ -91,7 +91,6 @@ def _chosen(images: Images, count: int | None) -> Tensor:
 
 @torch.no_grad()
 def _traced(model: nn.Module, images: Images, index: Tensor) -> Iterator[tuple[Output, Batch]]:
-    """Trace the images `index`, batch after batch."""
     check_fit(model, images)
     model.eval()
     for few in index.split(BATCH):
@@ -198,8 +197,7 @@ def _traced_pixels(model: nn.Module, pixels: Tensor) -> Output:
 
 @torch.no_grad()
 def _hidden(model: nn.Module, out: Output, pixels: Tensor) -> tuple[Sentence, dict[str, Tensor]]:
-    """Hide one patch of each image after another. Give a sentence on how many change the answer, a
-    map of what the answer's score loses, and one of where couplings say that it comes from."""
+    """Hide patch after patch of each image: say how many change the answer, and map where."""
     answers = out.scores.argmax(-1).cpu()
     size = pixels.shape[-2:]
     rows, columns = (torch.linspace(0, side, PATCHES + 1).round().int().tolist() for side in size)

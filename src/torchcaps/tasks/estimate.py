@@ -1,9 +1,8 @@
 """Estimate what a network would take before anything of it is allocated.
 
-The training step of `torchcaps train` runs on fake tensors, which have sizes and no memory, so the
-answer for hundreds of gigabytes comes in seconds. What a process takes beyond its tensors is in
-`tasks.footprint`: the estimate is for a CPU under Linux, whose freed memory is kept where `fit`
-would keep it, and counts above what imports take; the data set is not in it.
+The training step of `torchcaps train` runs on fake tensors, which have sizes and no memory. What a
+process takes beyond its tensors is in `tasks.footprint`: the estimate is for a CPU under Linux,
+whose freed memory is kept where `fit` would keep it, and counts above imports, without the data.
 """
 
 from collections.abc import Sequence

@@ -113,8 +113,7 @@ def _check_scores(out: Output, images: Images, first: int) -> None:
 
 
 def _loss(out: Output, labels: Tensor) -> tuple[str, Tensor]:
-    """Take the loss that fits the scores, whatever the network was trained by: runs can be
-    compared."""
+    """Take the loss that fits the scores, whatever trained the network: runs can be compared."""
     if out.scores_are == "logits" and labels.ndim == 1:
         return "cross-entropy", cross_entropy_loss(out.scores, labels)
     target = labels if labels.ndim == 1 else present_classes(labels, out.scores.shape[1])

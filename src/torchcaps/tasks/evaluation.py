@@ -101,8 +101,7 @@ class Evaluation:
 
     @property
     def confusion(self) -> Tensor | None:
-        """Count how many images of a class, down, were taken for which, across; [k, k]. None where
-        an image shows several."""
+        """Count images by class, down, and answer, across, [k, k]; None where one shows several."""
         if self.labels.ndim == 2:
             return None
         k = len(self.class_names)
@@ -201,7 +200,6 @@ def _short(value: float | None) -> str:
 
 
 def _class_rows(found: Evaluation) -> list[dict[str, Any]]:
-    """Give what was counted of each class, as JSON has it."""
     rows = []
     for k, name in enumerate(found.class_names):
         there, said, scores = found.there[:, k], found.said[:, k], found.scores[:, k]
@@ -219,8 +217,7 @@ def _class_rows(found: Evaluation) -> list[dict[str, Any]]:
 
 
 def _class_table(found: Evaluation) -> Iterator[str]:
-    """Make a row for each class: how much of it is found, which is its sensitivity, and what it is
-    taken for."""
+    """Make a row for each class: how much of it is found, and what it is taken for."""
     rows = _class_rows(found)
     images = [f"{row['images']:,}" for row in rows]
     if measures := found.measures.classes.values():
@@ -239,7 +236,6 @@ def _class_table(found: Evaluation) -> Iterator[str]:
 
 
 def _mean_of(values: Tensor) -> float | None:
-    """Take their mean; None where there are none."""
     return float(values.double().mean()) if len(values) else None
 
 

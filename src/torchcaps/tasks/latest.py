@@ -20,8 +20,7 @@ from torchcaps.train.start import initial_model
 def open_latest(
     path: str | os.PathLike[str], *, root: Root | None = None, model: Own = None
 ) -> Trained:
-    """Open a network as `open_trained` does, and a run that was stopped too: with the weights of
-    its last state.
+    """Open a network as `open_trained` does, and a stopped run with the weights of its last state.
 
     root: where the data of the run lies, if not where it lay when the run began.
     """
@@ -39,8 +38,7 @@ def open_latest(
 
 
 def latest_network(run: Run, root: Root | None, own: Own) -> tuple[nn.Module, Images, str]:
-    """Load the last weights a run has, its training images, and of when the weights are: "after
-    epoch 2 of 3"."""
+    """Load the last weights of a run, its training images, and their time: "after epoch 2 of 3"."""
     run.check_imported()
     recipe = run.recipe
     training = images_of(recipe, "train", root=run.root_or(root))

@@ -115,7 +115,6 @@ def measured_by(
 
 
 def _there(model: nn.Module, network: Network) -> Network:
-    """Give the network, with pixels brought to its device."""
     device = device_of(model)
     return lambda pixels: network(pixels.to(device))
 
@@ -149,8 +148,7 @@ def with_parts(batch: Batch, parts: Tensor | None, index: Tensor | slice) -> Bat
 def seen_through(
     model: nn.Module, *, levels: Levels | None = None, names: Sequence[str] = ()
 ) -> Callable[[Tensor], Output]:
-    """Make the network a function of pixels, which keeps what the measurements ask for, with its
-    couplings on a grid of `levels`."""
+    """Make the network a function of pixels that keeps what is measured, on a grid of `levels`."""
     asked: dict[str, Any] = {}
     if names:
         asked["keep"] = keep_for(names)

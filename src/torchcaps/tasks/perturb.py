@@ -105,8 +105,7 @@ def perturb(
 
 @torch.no_grad()
 def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
-    """Decode the class capsules of one image, poses [1, k, d], as components of one of them move:
-    [d, step, c, h, w], a step for each of STEPS. The model is in evaluation mode."""
+    """Decode poses [1, k, d] of one image as components of class `of` move: [d, step, c, h, w]."""
     pose = classes.pose[0]  # [k, d]
     size = pose.shape[1]
     moved = torch.tensor(STEPS).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)
@@ -120,8 +119,7 @@ def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
 
 @torch.no_grad()
 def _classes(model: nn.Module, pixels: Tensor, network: Path) -> tuple[Capsules, int]:
-    """Find the class capsules of one image, and which of them is predicted: the one with the
-    highest score, which need not be the longest."""
+    """Find the class capsules of one image, and the class of the highest score."""
     if getattr(model, "decoder", None) is None:
         raise TorchcapsError(
             f"the network of {network} has no decoder, so it draws nothing; train one on it, with "

@@ -182,7 +182,6 @@ def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
 
 
 def _way(pixels: int, forward: str, back: str) -> str:
-    """Say so many pixels one way or the other, in words."""
     many = "pixel" if abs(pixels) == 1 else "pixels"
     return f"{abs(pixels)} {many} {forward if pixels >= 0 else back}"
 
@@ -245,8 +244,7 @@ def _read(
 
 
 def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
-    """Write a sentence about a picture that is far brighter or darker than any the network was
-    shown."""
+    """Say of a picture that it is far brighter or darker than any the network was shown."""
     known = trained.run.result().get("brightness") if trained.run else None
     if not known or not known["std"]:
         return ()
@@ -274,7 +272,6 @@ def _check_drawing(path: Path, count: int) -> None:
 
 
 def _draw(found: Sequence[Prediction], path: Path) -> None:
-    """Draw every image with its scores, and its reconstruction where there is one."""
     from torchcaps.viz import Shown, draw_predictions, write_figure
 
     rows = [

@@ -121,8 +121,7 @@ def prune_run(
 
 
 def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
-    """Open the network that is to be pruned, and its run, which knows where its images come
-    from."""
+    """Open the network that is to be pruned, and its run, which knows where its images are."""
     trained = open_trained(run)
     if trained.run is None:
         raise TorchcapsError(
@@ -144,8 +143,7 @@ def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
 
 @contextmanager
 def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
-    """Remove what was written of a run that would empty a layer again, however often it goes on;
-    one that was finished, and was to go on for more epochs, is as it was."""
+    """Leave a run as it was that would empty a layer again, however often it goes on."""
     finished = (run.recipe, run.metrics(), run.result()) if run.is_done else None
     try:
         yield
@@ -159,7 +157,6 @@ def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
 def _restore(
     run: Run, recipe: Recipe, metrics: list[dict[str, Any]], result: Mapping[str, Any]
 ) -> None:
-    """Restore a finished run whose network nobody has replaced yet."""
     # It would go on from an epoch that is too many.
     run.state_file.unlink(missing_ok=True)
     run.write(run.recipe_file, recipe.model_dump_json(indent=2))
@@ -180,7 +177,6 @@ def _remove(run: Run) -> None:
 
 
 def _recipe_on(old: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """Make the recipe by which a trained network goes on."""
     first: dict[str, Any] = {"learning_rate": old.learning_rate / SLOWER}
     if old.loss == changes.get("loss", old.loss) == "spread":
         # The margin has grown already.
@@ -189,8 +185,7 @@ def _recipe_on(old: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 
 def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recipe:
-    """Make the recipe of the run with other fields, and without those that are not to be said
-    again."""
+    """Make the recipe of the run with other fields, and without some."""
     fields = old.model_dump(exclude_defaults=True)
     for name in fields.copy():
         # A run that was pruned is pruned on from its weights, whichever way it came to them.
@@ -216,8 +211,7 @@ def _check_can_be_made(trained: Trained, recipe: Recipe) -> None:
 
 
 def _check_never_pruned(run: Path, recipe: Recipe) -> None:
-    """Refuse a pruned run: a masked one is what its recipe would have given, and a recipe says one
-    way to prune."""
+    """Refuse a pruned run: a recipe says one way to prune."""
     if recipe.prune is not None:
         raise TorchcapsError(
             f"{run} was pruned before, by {recipe.prune}, and no recipe says both: mask a run that "
@@ -253,16 +247,14 @@ def _check_idle(fields: Mapping[str, Any]) -> None:
 
 
 def _check_leaves_some(model: nn.Module, recipe: Recipe) -> None:
-    """Refuse at once, and not epochs later, what would empty a layer of the network as it is: the
-    small steps of a pruning change little of that."""
+    """Refuse at once what would empty a layer: small steps of a pruning change little of that."""
     pruner = make_pruner(recipe, copy.deepcopy(model))
     if isinstance(pruner, Magnitude):
         pruner.prune(pruner.magnitudes(), pruner.targets[-1])
 
 
 def _check_alike(old: Recipe, new: Recipe) -> None:
-    """Refuse other images and weights of another network, which would be no pruned form of it, and
-    to hold out images that the network was trained on."""
+    """Refuse other images, another network, and held-out images that it was trained on."""
     held_out = OF_HELD_OUT if new.validation_share else ()
     for name in (*OF_NETWORK_AND_IMAGES, *held_out):
         before, now = getattr(old, name), getattr(new, name)

@@ -20,8 +20,7 @@ WIDEST = 100_000
 
 
 def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str]:
-    """Say what a measurement found: what is of all images first, then its tables, with names in the
-    place of the numbers of classes."""
+    """Say what a measurement found: of all images first, then its tables, with names of classes."""
     numbers = json.loads(result.to_json())
     explained = quantities(type(result))
     plain: dict[str, str] = {}
@@ -63,8 +62,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> d
 
 
 def aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Align rows of text under their headings; names and lists begin at the left, numbers end
-    right."""
+    """Align rows of text under their headings: names and lists left, numbers right."""
     right = [k for k, cells in enumerate(columns.values()) if all(map(_is_number, cells))]
     rows = [[*columns], *zip(*columns.values(), strict=True)]
     yield from in_columns(rows, right=right, margin="    ")
@@ -113,8 +111,7 @@ def _explained(
 
 
 def _is_told(name: str, value: Any) -> bool:
-    """Say whether a value is told: numbers and names, intervals, and lists of whole numbers: the
-    bins of a histogram."""
+    """Say whether a value is told: numbers, names, intervals, and the bins of a histogram."""
     if isinstance(value, list):
         whole = bool(value) and all(type(each) is int for each in value)
         return whole or (name.endswith("interval") and len(value) == 2)

@@ -75,8 +75,7 @@ class Trained:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Read what a run wrote down of its data, or the card of one of the zoo; any other saved
-        network knows the number of classes alone."""
+        """Read what a run wrote down of its data, or the card of one of the zoo."""
         known = self.run.result() if self.run else zoo_card(self.path)
         names = known.get("class_names")
         return None if names is None else tuple(names)
@@ -116,8 +115,7 @@ class Trained:
         return held
 
     def source(self, data: str | None = None, *, split: str = "train") -> str:
-        """Say which data set is named, or that of the run, which may be tested on another
-        one."""
+        """Name the data set that is meant; a run may be tested on another one than trained on."""
         if data is not None:
             return data
         if self.run is None:
@@ -164,8 +162,7 @@ class Trained:
     def told_of_groups(
         self, *, data: str | None = None, root: Root | None = None
     ) -> tuple[str | None, Suggested | None]:
-        """Say how groups of a folder's pictures are parted, or, where nobody said which there are,
-        those that names suggest; of other data nothing."""
+        """Say how groups of a folder's pictures are parted, or those that names suggest."""
         source = self.source(data, split="test")
         home = self._root(source, "test", root)
         if source != "folder" or home is None or self.source(data) != source:
@@ -233,12 +230,10 @@ def label_of(given: str | os.PathLike[str], taken: Sequence[str]) -> str:
 
 
 def to_accelerator(network: nn.Module) -> nn.Module:
-    """Move a network to the GPU, where there is one."""
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def check_fit(model: nn.Module, images: Images) -> None:
-    """Refuse images that the network was not made for."""
     expected = getattr(model, "image", images.image_shape)
     if tuple(expected) != images.image_shape:
         raise TorchcapsError(
@@ -251,7 +246,6 @@ def check_fit(model: nn.Module, images: Images) -> None:
 
 
 def check_classes(known: int, images: Images) -> None:
-    """Refuse images of more or fewer classes than the network knows."""
     if known != len(images.class_names):
         raise TorchcapsError(
             f"the network tells {known} classes apart, but {images.name} has "
@@ -260,7 +254,6 @@ def check_classes(known: int, images: Images) -> None:
 
 
 def check_image(name: str, number: int, images: Images) -> None:
-    """Refuse the number of an image that is not there."""
     if not 0 <= number < len(images):
         raise TorchcapsError(
             f"{name} must be one of the {len(images)} images, 0 to {len(images) - 1}, but is "

@@ -1,5 +1,4 @@
-"""The true tree of part-whole images, as a network would have it that was told the parts: the end
-of the ruler that no trained network has reached."""
+"""The true tree of part-whole images: the end of the ruler that no trained network has reached."""
 
 from dataclasses import replace
 

@@ -118,8 +118,7 @@ def network_of(run: Run) -> str | None:
 
 
 def values_of(run: Run) -> dict[str, Any]:
-    """Read what was measured of a run; network and accuracy must be those of its result, if it has
-    one."""
+    """Read what was measured of a run; network and accuracy must be those of its result."""
     path = values_file(run.folder)
     values = read_values(path)
     if not (values["looks"] and run.is_done):

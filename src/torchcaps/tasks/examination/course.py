@@ -20,8 +20,7 @@ BEGUN = 0.1
 def examine_course(
     recipe: Recipe, training: Images, rows: Sequence[Mapping[str, Any]]
 ) -> Diagnosis:
-    """Judge the updates that the rows of metrics stand for, or, without any, those that are
-    planned."""
+    """Judge the updates that the rows of metrics stand for, or those that are planned."""
     seen = math.ceil(len(training) * (1 - recipe.validation_share))
     if recipe.train_images is not None:
         seen = min(seen, recipe.train_images)

@@ -1,5 +1,4 @@
-"""What a network is given: the range of pixels, the balance of classes, whether held-out images are
-apart from training images, and whether images that belong together stay together."""
+"""What a network is given: pixels, classes, images that are held out, and groups of images."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -25,8 +24,7 @@ UNEVEN = 5
 def examine_images(
     recipe: Recipe, training: Images, load_test: Callable[[], Images]
 ) -> list[Diagnosis]:
-    """Examine pixels, classes and images held out; `load_test` reads the test images, which may
-    fail: better now than after training."""
+    """Examine pixels, classes and images held out; `load_test` may fail: better now than later."""
     pixels = training.batch(sample_of(training, PIXELS_OF)).pixels
     labels = training.batch(sample_of(training, LABELS_OF)).labels
     return [

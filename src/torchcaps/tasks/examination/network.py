@@ -1,7 +1,6 @@
 """What a network does with one batch: is everything finite, does it start well, can it learn?
 
-The borders are ours, but for Adam's ε. They are wide: they are crossed by networks that were seen
-not to learn, not by those that were seen to.
+The borders are ours, but for Adam's ε; networks that learn were not seen to cross them.
 """
 
 import copy

@@ -23,8 +23,7 @@ LEARNT, STEPS = 16, 100
 def _learn_by_heart(
     model: nn.Module, recipe: Recipe, batch: Batch, judged_by: JudgedBy, seconds: float
 ) -> tuple[list[float], float, bool, bool]:
-    """Teach it a few images: every loss, the share that is right at the end, whether it only draws,
-    and whether time ran out."""
+    """Teach it a few images: losses, share right, whether it only draws, whether time ran out."""
     parts = None if batch.parts is None else batch.parts[:LEARNT]
     few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
     model = copy.deepcopy(model).train()
@@ -59,7 +58,6 @@ def _learn_by_heart(
 def overfit(
     model: nn.Module, recipe: Recipe, batch: Batch, *, judged_by: JudgedBy, seconds: float
 ) -> Diagnosis:
-    """Let it learn a few images by heart, as any network can that learns at all."""
     started = time.monotonic()
     losses, right, drawn, ran_out = _learn_by_heart(model, recipe, batch, judged_by, seconds)
     first, last, steps, images = losses[0], losses[-1], len(losses) - 1, len(batch.labels[:LEARNT])
