@@ -1,8 +1,5 @@
-"""The explorer as one file, with a small network inside that the page computes by itself.
-
-The interpreter knows convolutions in a row, dense capsules, and dynamic, self-attention and uniform
-routing. What it does not know is refused by name.
-"""
+"""The explorer as one file, with a small network inside that the page computes by itself: of
+convolutions in a row, dense capsules, and dynamic, self-attention and uniform routing."""
 
 import base64
 import json
@@ -104,7 +101,6 @@ def _refused(network: Network, why: str) -> TorchcapsError:
 
 
 def _operators(network: Network, part: Any) -> Iterator[dict[str, Any]]:
-    """Give the operators of a part in their order."""
     if isinstance(part, nn.Sequential):
         for each in part:
             yield from _operators(network, each)

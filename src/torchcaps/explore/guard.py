@@ -2,8 +2,7 @@
 
 Only who has the link may ask: it holds a token that is drawn at every start. A page of somebody
 else is refused by the Origin that its browser sends; a foreign name that was made to lead to this
-machine (DNS rebinding) is refused by the Host. A body that is too long or too slow is refused, and
-so are questions that come while many wait.
+machine (DNS rebinding) is refused by the Host.
 """
 
 import asyncio
@@ -51,8 +50,7 @@ class Refused(Exception):
 
 
 class Guard:
-    """Stands before an application and hands on only requests that may be answered, their paths
-    without the token. `names` are what a Host may be; with "*" among them any address."""
+    """Hands on only requests that may be answered, without the token. `names` may be a Host's."""
 
     def __init__(self, app: ASGIApp, *, token: str, names: set[str], port: int):
         self.app, self.token, self.names, self.port = app, token, names, port
@@ -134,8 +132,7 @@ async def _body(receive: Receive, most: int) -> Receive:
 
 
 class Turns:
-    """Questions one after the other, in a thread of their own. Of one page only its newest question
-    counts: an older one that still waits is not worked on."""
+    """Works on one question after the other, and of one page on its newest question alone."""
 
     def __init__(self) -> None:
         # One thread: those of PyTorch's operators belong to the thread that calls them.

@@ -1,7 +1,5 @@
 """From a question to an answer: scores, layers, couplings, what leads to a capsule, what it saw.
-
-One question is worked on at a time, because iterations are set in the network for as long as it
-looks. What was answered is kept by the question.
+One question is worked on at a time, because iterations are set in the network for as long.
 """
 
 import math
@@ -59,7 +57,6 @@ class Looker:
         self._saliency = lru_cache(24)(self._make_saliency)
 
     def about(self) -> dict[str, Any]:
-        """Say which networks and collections there are."""
         return {
             "networks": [
                 {
@@ -80,7 +77,6 @@ class Looker:
         ]
 
     def look(self, state: State) -> dict[str, Any]:
-        """Answer a question."""
         began = time.perf_counter()
         network = _at("network", self.opened.networks, state.network)
         if state.selected is not None:
@@ -131,7 +127,6 @@ class Looker:
         return self._over(number, Changed())[2]
 
     def _make_pixels(self, number: int, shown: Shown) -> Tensor:
-        """Make what the network sees, [1, c, h, w]."""
         channels, *size = _at("network", self.opened.networks, number).image
         if shown.picture is not None:
             pixels = self.pictures.get(shown.picture)
@@ -195,8 +190,7 @@ class Looker:
     def _make_saliency(
         self, number: int, shown: Shown, changed: Changed, layer: str, capsule: int
     ) -> tuple[str, str]:
-        """Draw where an image matters to a capsule, as a picture to lay over it, and say how that
-        was found."""
+        """Draw where an image matters to a capsule, to lay over it; say how that was found."""
         network = self.opened.networks[number]
         trace = self._out(number, shown, changed).trace
         size = network.image[1:]
@@ -221,8 +215,7 @@ class Looker:
 
 
 def _ideal(collection: Collection, at: int) -> dict[str, Any] | None:
-    """Give the true tree of a part-whole image: which parts there are, and which whole owns them.
-    Places and sizes are shares of the image; none where it was stretched."""
+    """Give the parts of a part-whole image, in shares of its sides, and which whole owns them."""
     if (truth := collection.truth) is None:
         return None
     there = (truth.part[at] >= 0).nonzero().flatten()
@@ -249,7 +242,6 @@ def _at(what: str, there: Any, number: int) -> Any:
 
 
 def _known(trace: Trace, capsule: Capsule) -> Capsule:
-    """Refuse a capsule that is not there."""
     name, number = capsule
     there = {layer: each.pose.shape[-2] for layer, each in capsule_layers(trace)}
     if number >= there.get(name, 0):
@@ -317,8 +309,7 @@ def _rows(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
 
 
 def _links(trace: Trace, shown: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """Give the lines of each routed layer, and how decided its children are: their mean coupling to
-    the strongest parent, beside what an even split would be."""
+    """Give the lines of each routed layer, and by how much its children prefer a parent."""
     found, below = [], "primary"
     for layer in trace:
         coupling = comparable_coupling(layer)[0]
@@ -355,8 +346,7 @@ def _flat(layer: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _lit(trace: Trace, layer: str, capsule: int) -> dict[str, Any]:
-    """Say which capsules and lines lead to a capsule, as in `analysis.backtracked`, and from it:
-    lines above an even split."""
+    """Say which capsules and lines above an even split lead to a capsule, and from it."""
     names = ["primary", *(each.name for each in trace)]
     strong = []
     for each in trace:

@@ -56,13 +56,7 @@ class Opened:
 def opened(
     names: Sequence[str | Path], *, data: str | None = None, root: Root | None = None
 ) -> Opened:
-    """Open runs and saved networks, and draw images of their data.
-
-    Arguments:
-        names: run folders, files of saved networks, and "zoo:NAME".
-        data: a data set instead of that of each run.
-        root: its folder.
-    """
+    """Open runs, saved networks and "zoo:NAME", and draw images of their data or of `data`."""
     networks: list[Network] = []
     collections: dict[str, Collection] = {}
     kept: dict[str, Images] = {}
@@ -83,8 +77,7 @@ def opened(
 
 
 def of_the_zoo() -> list[str]:
-    """Name the networks that come with torchcaps, first those of part-whole, whose images are
-    made."""
+    """Name the networks that come with torchcaps, first those whose images are made."""
     names = sorted(zoo_names(), key=lambda name: "part-whole" not in name)
     return [PREFIX + name for name in names]
 
@@ -92,8 +85,7 @@ def of_the_zoo() -> list[str]:
 def _images(
     trained: Trained, data: str | None, root: Root | None, kept: dict[str, Images]
 ) -> tuple[Images | None, str]:
-    """Test images for a network, and whose they are; where there are none, why. Networks without a
-    run share them: a run may show its own in another way."""
+    """Find test images, and whose they are, or why not; networks without a run share them."""
     terms = None
     try:
         source = trained.source(data, split="test")
@@ -114,8 +106,7 @@ def _images(
 
 
 def _test_images(trained: Trained, source: str, data: str | None, root: Root | None) -> Images:
-    """Find test images of a data set, or, where nobody says where it lies, the few that come with
-    torchcaps."""
+    """Find test images of a data set, or the few that come with torchcaps."""
     try:
         return trained.images("test", data=data, root=root)
     except TorchcapsError:

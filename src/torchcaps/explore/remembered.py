@@ -1,8 +1,4 @@
-"""What a network makes of an image below its capsules, which is the same until the image changes.
-
-Whoever turns the iterations, silences a capsule or clicks one changes nothing there, and in a
-CapsNet it takes nine tenths of the time.
-"""
+"""What a network makes of an image below its capsules: in a CapsNet nine tenths of the time."""
 
 import torch
 from torch import Tensor, nn

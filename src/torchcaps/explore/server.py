@@ -33,7 +33,6 @@ Number = Annotated[int, Query(ge=0, le=2**53)]
 
 
 def page_files() -> dict[str, str]:
-    """Give the files of the page by their names."""
     folder = resources.files("torchcaps.explore") / "page"
     return {
         each.name: each.read_text(encoding="utf-8")
@@ -43,7 +42,6 @@ def page_files() -> dict[str, str]:
 
 
 def application(looker: Looker, turns: Turns) -> FastAPI:
-    """Give what answers, without the guard before it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     files = page_files()
 

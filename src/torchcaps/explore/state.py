@@ -1,7 +1,4 @@
-"""What a page asks of the explorer. The same words stand in its link.
-
-An answer depends on these fields alone, so a question that came before is not computed again.
-"""
+"""What a page asks of the explorer, and its link says; an answer depends on these fields alone."""
 
 from typing import Annotated
 
@@ -20,8 +17,7 @@ class _Part(BaseModel):
 
 
 class Shown(_Part):
-    """Which image is shown, and how it lies: it is turned in degrees, moved by (x, y) in shares of
-    its sides, scaled and sheared by factors."""
+    """Which image is shown, and how it lies: x and y are shares of its sides, turn is degrees."""
 
     collection: int | None = Field(default=None, ge=0, le=100)
     number: int = Field(default=0, ge=0, le=10**7)

@@ -1,5 +1,4 @@
-"""One self-contained HTML file: verdict, then a question at a time, then numbers, then how it was
-made."""
+"""One self-contained HTML file: verdict, questions one by one, numbers, and how it was made."""
 
 import base64
 import dataclasses
@@ -51,8 +50,7 @@ DARK = (
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure, the question that it answers, its title, which is that of the same picture of other
-    networks too, and what is true of it alone."""
+    """A figure for a question, under a title that pictures of other networks share, with a note."""
 
     about: About
     title: str
@@ -66,8 +64,7 @@ class Picture:
 
 
 def _small(svg: str) -> str:
-    """Write an SVG shorter, with numbers of four digits and each bundle of lines as one path, and
-    let it turn dark where the page does, but for images in it."""
+    """Write an SVG shorter, its lines in bundles, and let it turn dark where the page does."""
     svg = svg[svg.index("<svg") :].replace('"', "'")
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(
@@ -87,10 +84,8 @@ def _small(svg: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Dissection:
-    """All that is known of one network, which got `right` of `images` held-out images right.
-
-    `classes` says how many of the images show each class.
-    """
+    """All that is known of one network, which got `right` of `images` held-out images right;
+    `classes` says how many of the images show each class."""
 
     label: str
     facts: Mapping[str, str]
@@ -156,7 +151,6 @@ class Dissection:
 
     @property
     def tree_count(self) -> int:
-        """How many trees were counted."""
         return 0 if self.keys is None else sum(row.keys for row in self.keys.classes)
 
     @property
@@ -165,8 +159,7 @@ class Dissection:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the accuracy, Wilson's where no groups gave another: the images vary in
-        it, not the training."""
+        """95 % interval of the accuracy; images vary in it, not the training."""
         found: Mapping[str, Any] | None = self.measures.get("accuracy")
         return wilson(self.right, self.images) if found is None else found["interval"]
 
@@ -218,8 +211,7 @@ def _rows(
 
 
 def _without_long(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out lists of more numbers than fit; lists of objects stay, their own lists are looked
-    at one by one."""
+    """Leave out lists of more numbers than fit; lists of objects stay."""
     lists = {name for name, value in found.items() if type(value) is list and "{" not in str(value)}
     long = {name for name in lists if len(str(found[name])) > MOST_LETTERS}
     return found | dict.fromkeys(long, "left out; torchcaps dissect --json has it")

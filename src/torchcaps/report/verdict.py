@@ -1,7 +1,5 @@
-"""What the numbers say, in sentences a newcomer can read. Every sentence carries its numbers.
-
-The borders below are ours: no paper gives any. They stand in the report beside the sentences.
-"""
+"""What the numbers say, in sentences a newcomer can read. Every sentence carries its numbers. The
+borders are ours: no paper gives any."""
 
 from typing import Literal, NamedTuple
 
@@ -117,8 +115,7 @@ def _with_choice(dynamics: RoutingDynamics) -> list[LayerDynamics]:
 
 
 def _is_attention(layer: LayerDynamics) -> bool:
-    """Say whether couplings sum to one over children: shares of a parent's attention. With as many
-    children as parents nobody can tell; shares of a child are meant then."""
+    """Say whether couplings sum to one over children, unless these are as many as parents."""
     children, parents = layer.mean.shape[-2:]
     return children != parents and abs(layer.even * children - 1) <= ROUNDING
 

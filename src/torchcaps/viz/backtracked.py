@@ -1,5 +1,4 @@
-"""The tree that leads to the predicted class, as a graph [renzulli2025] Figs. 6 and 15–20: of one
-image or, where the trace is a `mean_trace`, of a class or of a whole test set."""
+"""The tree that leads to a class, of one image or a mean [renzulli2025] Figs. 6 and 15–20."""
 
 from collections.abc import Sequence
 

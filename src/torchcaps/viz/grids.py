@@ -1,5 +1,4 @@
-"""One image through the layers of a network whose capsules lie on grids: what windows see is drawn
-as maps, not as lines."""
+"""One image through layers whose capsules lie on grids, drawn as maps and not as lines."""
 
 import math
 from collections.abc import Sequence
@@ -108,7 +107,6 @@ def draw_grids(
 
 
 def _levels(trace: Trace, index: int) -> list[_Level]:
-    """Read the layers of capsules of one image from a trace."""
     length = {
         name: lengths(each)[index].detach().float().cpu() for name, each in capsule_layers(trace)
     }

@@ -19,8 +19,7 @@ PANEL, NAME = 1.85, 60
 
 @styled
 def draw_confusion(counts: Tensor, class_names: Sequence[str]) -> Figure:
-    """Draw how many images of a class, a row, got which answer, a column, [k, k], and their share
-    of the class; the darker a cell, the larger that share."""
+    """Draw counts [k, k] of a class, a row, by answer, a column: the darker, the more of it."""
     k = len(class_names)
     share = (counts / counts.sum(1, keepdim=True).clamp(min=1)).double()
     cell = 0.8 if k <= 4 else max(0.48 if k <= MOST_COUNTS else 4 / k, 0.04)
@@ -44,8 +43,7 @@ def draw_confusion(counts: Tensor, class_names: Sequence[str]) -> Figure:
 
 @styled
 def draw_reliability(lines: Mapping[str, Tensor]) -> Figure:
-    """Draw how often answers are right by how probable they are, and how many are how probable: one
-    line or two, each sums [3, bins] of answers, their probabilities and right ones."""
+    """Draw one line or two, each sums [3, bins] of answers, their probabilities, and right ones."""
     looks = (("-", "o", INK, INK), ("--", "s", MUTED, PAPER))
     figure = _figure(WIDTH, 4.6 + 0.17 * len(lines))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))

@@ -44,13 +44,11 @@ class Row:
 
     @property
     def x(self) -> np.ndarray:
-        """Centres of the bars, spread over [0, 1]."""
         return (np.arange(len(self.shown)) + 0.5) / len(self.shown)
 
 
 def check_dense(trace: Trace) -> None:
-    """Refuse to draw couplings through windows as lines: each child has many. And layers that do
-    not lead to each other: a row of capsules has lines to the one above."""
+    """Refuse to draw as lines couplings through windows, and layers that do not lead on."""
     check_trace(trace)
     check_lines([layer.name for layer in trace if layer.window is not None])
     for layer in trace:
@@ -62,8 +60,7 @@ def check_dense(trace: Trace) -> None:
 
 
 def leads_on(trace: Trace) -> bool:
-    """Say whether the parents of each layer are the first children of the next, as far as their
-    numbers and sizes tell. It may have others: classes of DeepCaps read another branch as well."""
+    """Say whether the parents of each layer are the first children of the next, among others."""
     return all(_leads(below, above) for below, above in pairwise(trace))
 
 
@@ -83,8 +80,7 @@ def check_lines(windows: Sequence[str]) -> None:
 
 
 def check_chain(layers: Sequence[tuple[str, int, int]]) -> None:
-    """Refuse layers, each with its name, its children and its parents from below, of which one
-    has fewer children than the one under it has parents."""
+    """Refuse layers, (name, children, parents) each, of which one has too few children."""
     for below, above in pairwise(layers):
         if below[2] > above[1]:
             _refuse(below, above)
@@ -105,7 +101,6 @@ def check_index(trace: Trace, index: int) -> None:
 
 
 def check_shown(trace: Trace, index: int) -> None:
-    """Refuse to draw an image that a trace lacks."""
     check_trace(trace)
     count = len(trace[0].children.pose)
     if not -count <= index < count:
@@ -137,8 +132,7 @@ def longest(length: Tensor) -> Tensor:
 
 
 def full_length(lengths: Sequence[tuple[Tensor, Tensor | None]]) -> float:
-    """Return the length of a full bar. Layers have lengths and, of means, their spreads: one where
-    all are squashed, else as much as the longest reaches to."""
+    """Return the length of a full bar: one where all are squashed, else that of the longest."""
     if all(float(length.max()) <= 1 for length, _ in lengths):
         return 1.0
     return max(float((x if spread is None else x + spread).max()) for x, spread in lengths)
@@ -174,8 +168,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> float:
 
 
 def strongest(coupling: Tensor) -> Tensor:
-    """Say which couplings [i, j] are the largest of their child; all of them where a child splits
-    itself evenly, for then it has chosen nobody."""
+    """Say which couplings [i, j] are the largest of their child; all where it splits evenly."""
     return coupling >= coupling.amax(-1, keepdim=True) * (1 - 1e-5)
 
 

@@ -96,8 +96,7 @@ def cut_to(text: str, width: float, size: float) -> str:
 
 
 def show(axes: Axes, pixels: Tensor) -> Axes:
-    """Draw an image [c, h, w], cut to [0, 1]: three channels are colours, of any other number, a
-    stereo pair say, it is the mean."""
+    """Draw an image [c, h, w], cut to [0, 1]: three channels are colours, others their mean."""
     pixels = pixels.detach().float().cpu().clamp(0, 1)
     shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
     axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -160,6 +159,5 @@ def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 
 def in_legend(label: str) -> str:
-    """Return a label as a legend shows it: legends leave out those that begin with an
-    underscore."""
+    """Return a label as a legend shows it, which leaves out those that begin with an underscore."""
     return f" {label}" if label.startswith("_") else label

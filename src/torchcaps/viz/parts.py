@@ -42,8 +42,7 @@ def draw_parts(images: Tensor, maps: Tensor, carrying: Tensor, titles: Sequence[
 
 @styled
 def draw_along(images: Tensor, labels: Sequence[str], *, title: str) -> Figure:
-    """Draw a row of images for each dimension of a capsule, in the order of its values: [d, m, c,
-    h, w]."""
+    """Draw a row of images for each dimension of a capsule, by its value: [d, m, c, h, w]."""
     tall = (WIDTH / images.shape[1]) * images.shape[3] / images.shape[4] + 0.04
     size = (WIDTH + 0.9, tall * len(images) + 0.3)
     figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
