@@ -242,53 +242,46 @@ class ExplainedCommand(TyperCommand):
             return super().parse_args(ctx, args)
         # Typer keeps the classes of its errors to itself.
         except Exception as error:
-            self._explain(error, words)
+            known = {word for parameter in self.params for word in parameter.opts}
+            _explain_measure(error, words)
+            if "--set" in known:
+                _explain_name(error, known)
+                _explain_value(error, words)
             raise
 
-    def _explain(self, error: Exception, words: list[str]) -> None:
-        """Raise what is known, if anything is."""
+
+def _explain_measure(error: Exception, words: list[str]) -> None:
+    """Say how names of --measure are written that stand apart by spaces."""
+    said = str(getattr(error, "message", "")).rstrip(".")
+    is_measure = any(word.partition("=")[0] == "--measure" for word in words)
+    if is_measure and "unexpected extra argument" in said:
+        raise TorchcapsError(
+            f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
+            f"--measure dynamics,activity."
+        ) from None
 
 
-class MeasureCommand(ExplainedCommand):
-    """A command with --measure; where names stand apart by spaces, it says how they are written."""
+def _explain_name(error: Exception, known: set[str]) -> None:
+    """Say what to type where an option is unknown and a field of a recipe is called so."""
+    asked = getattr(error, "option_name", None)
+    if type(error).__name__ != "NoSuchOption" or asked is None:
+        return
+    # Here, for it takes a second, which only a wrong line costs.
+    from torchcaps.train.meant import MEANT
+    from torchcaps.train.recipe import Recipe
 
-    def _explain(self, error: Exception, words: list[str]) -> None:
-        said = str(getattr(error, "message", "")).rstrip(".")
-        is_measure = any(word.partition("=")[0] == "--measure" for word in words)
-        if is_measure and "unexpected extra argument" in said:
-            raise TorchcapsError(
-                f"{said[0].lower()}{said[1:]}; repeat --measure or write commas: "
-                f"--measure dynamics,activity."
-            ) from None
-
-
-class FieldsCommand(ExplainedCommand):
-    """A command of a recipe: it names the option or field that was meant, and a wrong value."""
-
-    def _explain(self, error: Exception, words: list[str]) -> None:
-        asked = getattr(error, "option_name", None)
-        if type(error).__name__ == "NoSuchOption" and asked is not None:
-            self._explain_name(asked)
-        if type(error).__name__ == "BadParameter":
-            _explain_value(error, words)
-
-    def _explain_name(self, asked: str) -> None:
-        # Here, for it takes a second, which only a wrong line costs.
-        from torchcaps.train.meant import MEANT
-        from torchcaps.train.recipe import Recipe
-
-        name = asked.lstrip("-").replace("-", "_")
-        name = MEANT.get(name, name)
-        if name not in Recipe.model_fields:
-            return
+    name = asked.lstrip("-").replace("-", "_")
+    name = MEANT.get(name, name)
+    if name in Recipe.model_fields:
         option = f"--{name.replace('_', '-')}"
-        known = {word for parameter in self.params for word in parameter.opts}
         line = option if option in known else f"--set {name}=VALUE"
         raise TorchcapsError(f"there is no option {asked}; write {line} for the recipe's {name}.")
 
 
 def _explain_value(error: Any, words: list[str]) -> None:
-    """Explain it as the recipe does of a field: Typer does not tell what came."""
+    """Explain a wrong value as the recipe does of a field: Typer does not tell what came."""
+    if type(error).__name__ != "BadParameter":
+        return
     names = getattr(getattr(error, "param", None), "opts", [])
     # As --seed=x, or as --seed x.
     given = [

@@ -7,7 +7,7 @@ import typer
 
 from torchcaps.cli.arguments import (
     AsJson,
-    FieldsCommand,
+    ExplainedCommand,
     Imports,
     Root,
     recipe_from,
@@ -17,7 +17,7 @@ from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
-@command(45, cls=FieldsCommand)
+@command(45, cls=ExplainedCommand)
 @takes_recipe
 def crossval(
     out: Annotated[Path, typer.Option(help="Folder of the runs; the same line continues them.")],

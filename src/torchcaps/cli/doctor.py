@@ -7,7 +7,7 @@ import typer
 
 from torchcaps.cli.arguments import (
     AsJson,
-    FieldsCommand,
+    ExplainedCommand,
     Imports,
     Root,
     TrunkFile,
@@ -19,7 +19,7 @@ from torchcaps.cli.listed import command
 from torchcaps.errors import TorchcapsError
 
 
-@command(130, cls=FieldsCommand)
+@command(130, cls=ExplainedCommand)
 @takes_recipe
 def doctor(
     given: dict[str, Any],

@@ -8,8 +8,8 @@ import typer
 from torchcaps.cli.arguments import (
     AsJson,
     Data,
+    ExplainedCommand,
     Imports,
-    MeasureCommand,
     Network,
     Root,
     levels,
@@ -19,7 +19,7 @@ from torchcaps.cli.ending import show_found
 from torchcaps.cli.listed import command
 
 
-@command(80, "eval", cls=MeasureCommand)
+@command(80, "eval", cls=ExplainedCommand)
 def evaluate(
     network: Network,
     data: Data = None,

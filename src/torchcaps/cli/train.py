@@ -9,7 +9,7 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
-    FieldsCommand,
+    ExplainedCommand,
     Imports,
     Root,
     TrunkFile,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MANY = 10
 
 
-@command(30, cls=FieldsCommand)
+@command(30, cls=ExplainedCommand)
 @takes_recipe
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
