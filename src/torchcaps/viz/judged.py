@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps._printable import printable
-from torchcaps.viz.palette import INK, MUTED, PAPER, WIDTH, cut_to, styled
+from torchcaps.viz.palette import INK, MUTED, PAPER, WIDTH, cut_to, new_figure, styled
 
 # With more classes counts are no longer legible, with still more no names.
 MOST_COUNTS, MOST_NAMES = 12, 40
@@ -24,7 +24,7 @@ def draw_confusion(counts: Tensor, class_names: Sequence[str]) -> Figure:
     share = (counts / counts.sum(1, keepdim=True).clamp(min=1)).double()
     cell = 0.8 if k <= 4 else max(0.48 if k <= MOST_COUNTS else 4 / k, 0.04)
     names = [cut_to(printable(each, keep=""), NAME, 7) for each in class_names]
-    figure = _figure(max(cell * k + 1.3, 2.8), cell * k + 1.2)
+    figure = new_figure(cell * k + 1.2, max(cell * k + 1.3, 2.8), layout="constrained")
     axes = figure.add_subplot()
     # The root lets few mistakes among many images be seen.
     axes.imshow(share.sqrt().numpy(), cmap="Greys", vmin=0, vmax=1.15)
@@ -45,7 +45,7 @@ def draw_confusion(counts: Tensor, class_names: Sequence[str]) -> Figure:
 def draw_reliability(lines: Mapping[str, Tensor]) -> Figure:
     """Draw one line or two, each sums [3, bins] of answers, their probabilities, and right ones."""
     looks = (("-", "o", INK, INK), ("--", "s", MUTED, PAPER))
-    figure = _figure(WIDTH, 4.6 + 0.17 * len(lines))
+    figure = new_figure(4.6 + 0.17 * len(lines), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     above.plot([0, 1], [0, 1], color=MUTED, lw=0.8, ls=":")
     for (label, sums), (style, mark, colour, face) in zip(lines.items(), looks, strict=False):
@@ -75,7 +75,8 @@ def draw_curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
     """Draw a panel a curve, over its band, and dashed that of a network that knows nothing."""
     columns = min(len(lines), 2 if len(lines) <= 4 else 4)
     rows = math.ceil(len(lines) / columns)
-    figure = _figure(max(WIDTH, columns * PANEL + 0.4), rows * (PANEL + 0.35) + 0.3)
+    tall, wide = rows * (PANEL + 0.35) + 0.3, max(WIDTH, columns * PANEL + 0.4)
+    figure = new_figure(tall, wide, layout="constrained")
     for at, (title, note, points, band, nothing) in enumerate(lines, 1):
         axes = figure.add_subplot(rows, columns, at)
         axes.plot([0, 1], nothing, color=MUTED, lw=0.9, ls="--")
@@ -91,10 +92,6 @@ def draw_curves(lines: Sequence[Line], *, x: str, y: str) -> Figure:
     figure.supxlabel(x, fontsize=8)
     figure.supylabel(y, fontsize=8)
     return figure
-
-
-def _figure(wide: float, tall: float) -> Figure:
-    return Figure(figsize=(wide, tall), facecolor=PAPER, layout="constrained")
 
 
 def _plain(axes: Axes) -> None:

@@ -58,9 +58,9 @@ STYLE: dict[Any, Any] = {
 styled = matplotlib.rc_context(STYLE)
 
 
-def new_figure(height: float) -> Figure:
-    """Make a figure of the common width, without pyplot and its global state."""
-    return Figure(figsize=(WIDTH, height), facecolor=PAPER)
+def new_figure(height: float, width: float = WIDTH, **how: Any) -> Figure:
+    """Make a figure, by default of the common width, without pyplot and its global state."""
+    return Figure(figsize=(width, height), facecolor=PAPER, **how)
 
 
 def say(where: Axes | Figure, x: float, y: float, text: str, **look: Any) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from torchcaps._printable import printable
-from torchcaps.viz.palette import INK, PAPER, WIDTH, cut_to, show, styled
+from torchcaps.viz.palette import INK, PAPER, WIDTH, cut_to, new_figure, show, styled
 
 # Images side by side; inches of one.
 ACROSS, SIDE = 5, 1.15
@@ -20,8 +20,8 @@ def draw_parts(images: Tensor, maps: Tensor, carrying: Tensor, titles: Sequence[
     """Draw images [k, c, h, w] with an outline around the positions that carry the answer, bool [k,
     rows, columns], each above its saliency [h, w], of which the largest value is white."""
     columns, bands = min(len(images), ACROSS), math.ceil(len(images) / ACROSS)
-    size = (SIDE * columns + 0.05, bands * (2 * SIDE + 0.42))
-    figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    tall, wide = bands * (2 * SIDE + 0.42), SIDE * columns + 0.05
+    figure = new_figure(tall, wide, layout="constrained")
     panels = figure.subplots(2 * bands, columns, squeeze=False)
     for at, (pixels, heat, marked) in enumerate(zip(images, maps, carrying, strict=True)):
         above, below = panels[2 * (at // ACROSS) :, at % ACROSS][:2]
@@ -44,8 +44,7 @@ def draw_parts(images: Tensor, maps: Tensor, carrying: Tensor, titles: Sequence[
 def draw_along(images: Tensor, labels: Sequence[str], *, title: str) -> Figure:
     """Draw a row of images for each dimension of a capsule, by its value: [d, m, c, h, w]."""
     tall = (WIDTH / images.shape[1]) * images.shape[3] / images.shape[4] + 0.04
-    size = (WIDTH + 0.9, tall * len(images) + 0.3)
-    figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    figure = new_figure(tall * len(images) + 0.3, WIDTH + 0.9, layout="constrained")
     panels = figure.subplots(len(images), 1, squeeze=False)[:, 0]
     for axes, row, label in zip(panels, images, labels, strict=True):
         show(axes, torch.cat(list(row), -1))
