@@ -131,43 +131,32 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
     if not layers:
         return Sentence("choice", "No capsule has a choice: every layer has one parent.")
     most = max(layers, key=lambda layer: layer.strongest / layer.even)
-    if _is_attention(most):
-        return Sentence("choice", _attended(most))
+    # Where couplings are shares of a parent's attention, a child splits nothing.
+    attends = _is_attention(most)
     if most.strongest < EVEN * most.even:
-        text = "No capsule chooses a parent: every one splits itself evenly among all of them."
-        return Sentence("choice", text)
+        evenly = "every one splits itself evenly among all of them"
+        if attends:
+            evenly = "every parent takes as much of it as the others"
+        return Sentence("choice", f"No capsule chooses a parent: {evenly}.")
     if most.strongest < NO_FAVOURITE * most.even:
-        return Sentence(
-            "choice",
-            f"No capsule chooses a parent: even the strongest layer gives the favourite "
-            f"{most.strongest:.1%}, where an even split gives {most.even:.1%}.",
-        )
+        gives = f"the strongest layer gives the favourite {most.strongest:.1%}"
+        if attends:
+            gives = "in the strongest layer the favourite gives it "
+            gives += f"{most.strongest:.1%} of its attention"
+        even = f"where an even split gives {most.even:.1%}"
+        return Sentence("choice", f"No capsule chooses a parent: even {gives}, {even}.")
     if all(layer.strongest >= ONE_PARENT and not _is_attention(layer) for layer in layers):
         least = f"{min(layer.strongest for layer in layers):.0%}"
         gets = "all of a child" if least == "100%" else f"{least} of a child or more"
         text = f"Capsules choose one parent: in the mean of each layer the favourite gets {gets}."
         return Sentence("choice", text, True)
+    without, share = " without choosing it", f"gets {most.strongest:.0%} of a child"
+    if attends:
+        without, share = "", f"gives {most.strongest:.0%} of its attention to a child"
     return Sentence(
         "choice",
-        f"Capsules lean towards a parent without choosing it: in {most.name}, where they lean "
-        f"most, the favourite gets {most.strongest:.0%} of a child, where an even split gives "
-        f"{most.even:.0%}.",
-    )
-
-
-def _attended(most: LayerDynamics) -> str:
-    """Say whether a child chooses, where couplings are shares of a parent's attention."""
-    if most.strongest < EVEN * most.even:
-        return "No capsule chooses a parent: every parent takes as much of it as the others."
-    if most.strongest < NO_FAVOURITE * most.even:
-        return (
-            f"No capsule chooses a parent: even in the strongest layer the favourite gives it "
-            f"{most.strongest:.1%} of its attention, where an even split gives {most.even:.1%}."
-        )
-    return (
-        f"Capsules lean towards a parent: in {most.name}, where they lean most, the favourite "
-        f"gives {most.strongest:.0%} of its attention to a child, where an even split gives "
-        f"{most.even:.0%}."
+        f"Capsules lean towards a parent{without}: in {most.name}, where they lean most, the "
+        f"favourite {share}, where an even split gives {most.even:.0%}.",
     )
 
 
