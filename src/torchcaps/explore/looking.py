@@ -37,7 +37,6 @@ from torchcaps.types import Couple, Intervene, LayerTrace, Output, Trace
 
 # More capsules a row would be a grey band, and more lines a fog.
 MOST_CAPSULES, MOST_LINES = 32, 700
-# Images shown to a network at once.
 BATCH = 16
 FACTS = ("label", "image", "classes", "iterations", "even", "collection", "note")
 # Orange, as what is lit is drawn.

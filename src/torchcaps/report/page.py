@@ -95,7 +95,6 @@ class Dissection:
     dynamics: RoutingDynamics | None
     activity: Activity | None
     pictures: Sequence[Picture]
-    # What else was measured, by name.
     measured: Mapping[str, Result] = field(default_factory=dict)
     # None where the last layer has no parent for each class, or images show several objects.
     keys: Keys | None = None
@@ -108,7 +107,6 @@ class Dissection:
     told: str | None = None
     # What hiding a patch of the images that are shown does.
     hidden: Sentence | None = None
-    # The line that the accuracy has to beat; None where nobody says.
     commonest: Commonest | None = None
     # What the network says of every image, where that is always the same.
     constant: str | None = None

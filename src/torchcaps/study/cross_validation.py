@@ -44,7 +44,6 @@ MATCHED = "matched"
 Others = Sequence[str | Recipe]
 # What of a recipe has no place here, with the value that it must keep.
 IDLE = {"fold": None, "test_data": None, "stop_on": "validation"}
-# What is tested, and how.
 TESTS = {
     "balanced_accuracy": ("balanced accuracy", "over the folds"),
     "auroc": ("AUROC", "DeLong"),
@@ -52,7 +51,6 @@ TESTS = {
 }
 # A smaller p is called more than chance.
 SURE = 0.05
-# What it writes into its folder.
 WRITTEN = "crossval.json"
 
 

@@ -21,7 +21,6 @@ from torchcaps.study.court import court, needed_court
 if TYPE_CHECKING:
     from torchcaps.train.recipe import Recipe
 
-# Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "car_twice", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
 OF_LAYERS = (*OF_CAPSULES, *OF_COUPLINGS)

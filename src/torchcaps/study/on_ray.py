@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchcaps import __version__
 from torchcaps.errors import TorchcapsError
@@ -96,13 +96,8 @@ def _gpus_a_worker(ray: Any, settings: Settings) -> int:
     return int(settings.device != "cpu" and found > 0)
 
 
-class About(NamedTuple):
-    """What a pool must know of a worker to tell it to stop, and to say what it was at."""
-
-    process: int
-    machine: str
-    # Ray's name of the machine.
-    node: str
+# Process and machine of a worker, and Ray's name of the machine.
+About = tuple[int, str, str]
 
 
 class OnNode:
@@ -118,7 +113,7 @@ class OnNode:
     def about(self) -> About:
         import ray
 
-        return About(os.getpid(), platform.node(), ray.get_runtime_context().get_node_id())
+        return os.getpid(), platform.node(), ray.get_runtime_context().get_node_id()
 
     def serve(self, cells: Sequence[Cell], sign: str, version: str) -> str:
         """Take cells until none is left; the sentence that says why it cannot, or nothing."""
@@ -179,9 +174,10 @@ class _OnRay:
 
             os.kill(process, signal.SIGTERM)
 
-        near = NodeAffinitySchedulingStrategy(about.node, soft=False)
+        pid, _, node = about
+        near = NodeAffinitySchedulingStrategy(node, soft=False)
         task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=near)(tell)
-        task.remote(about.process)
+        task.remote(pid)
 
     def join(self) -> None:
         self._ray.wait([self._served])
@@ -199,5 +195,5 @@ class _OnRay:
         if about is None:
             return End("killed")
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        cell = self._ledger.claimed_by(about.process, about.machine)
-        return End("killed" if about.node in alive else "lost", cell)
+        process, machine, node = about
+        return End("killed" if node in alive else "lost", self._ledger.claimed_by(process, machine))

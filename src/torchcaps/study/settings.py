@@ -10,7 +10,6 @@ import torch
 from torchcaps._checks import check_count
 from torchcaps.errors import TorchcapsError, nearest
 
-# Where workers may run.
 PLACES = ("here", "ray", "slurm")
 
 

@@ -13,7 +13,6 @@ from torchcaps.train.recipe import Recipe
 
 # No study needs more of one network; a larger number is a slip of the keyboard.
 MOST_SEEDS = 10_000
-# Of a recipe.
 LAST_SEED = 2**32 - 1
 
 

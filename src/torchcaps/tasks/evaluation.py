@@ -46,7 +46,6 @@ class Evaluation:
     seen: Tensor | None = None
     # The test images of a run are others now than at its end.
     changed: bool = False
-    # The levels that couplings were moved to.
     levels: Levels | None = None
     measured: dict[str, Result] = field(default_factory=dict)
     # Where each image was read from, of sets that are a file an image.
@@ -161,7 +160,6 @@ class Evaluation:
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} ({varies}){grid}",
             f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
-            # The measures in which every class counts the same.
             *(f"{'' if k else 'classes':10}{told}" for k, told in enumerate(self.measures.lines())),
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),

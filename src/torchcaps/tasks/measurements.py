@@ -65,7 +65,6 @@ MEASUREMENTS: dict[str, Make] = {
     "selectivity": lambda plain, traced, model: MeasureSelectivity(of_parts),
     "separation": lambda plain, traced, model: MeasureSeparation(decoder_of(model).seen),
 }
-# Those that compare capsules with the parts that images show.
 OF_PARTS = ("fidelity", "selectivity")
 
 

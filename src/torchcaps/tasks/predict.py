@@ -39,8 +39,7 @@ class Prediction:
     scores_are: ScoresAre
     probabilities: Tensor  # [k]
     reconstruction: Tensor | None  # [c, h, w]
-    # What was done to the picture, and what is odd about it; sentences.
-    notes: tuple[str, ...]
+    notes: Notes
 
     @property
     def winner(self) -> int:

@@ -47,9 +47,7 @@ NOT_AGAIN = {
 OF_MASKS = {"prune", "prune_scope", "prune_to"}
 # What a run says of its network beside the environment.
 OF_NETWORK = ("class", "trunk")
-# These say what is trained, and on what.
 OF_NETWORK_AND_IMAGES = ("model", "options", "data", "image_size", "groups", "crop", "standardise")
-# These choose the images that are held out.
 OF_HELD_OUT = ("seed", "train_images", "validation_share")
 
 

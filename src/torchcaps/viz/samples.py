@@ -14,8 +14,7 @@ from torchcaps.viz.palette import WIDTH, cut_to, new_figure, say, show, styled
 
 # Two colours on black, the second much lighter, so that they differ in print without colour too.
 OF_TWO = torch.tensor([to_rgb("#3d8fd1"), to_rgb("#ffc36b")])
-# The height of a caption, in inches.
-CAPTION = 0.16
+CAPTION = 0.16  # inches
 
 
 @styled

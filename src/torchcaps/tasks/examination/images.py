@@ -15,7 +15,6 @@ from torchcaps.train.answers import present_classes
 from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 
-# How many images are looked at for their pixels, and for their labels.
 PIXELS_OF, LABELS_OF = 1_000, 10_000
 # The most frequent class may have so many times the images of the rarest.
 UNEVEN = 5
