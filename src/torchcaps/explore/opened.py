@@ -13,9 +13,9 @@ from torchcaps.data import Images, from_npz, sample_of
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.registry import PUBLISHED, Root
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import UniformRouting, use_backend
+from torchcaps.layers import use_backend
 from torchcaps.models.iterating import routed_so_often
-from torchcaps.tasks.trained import Trained, check_fit, label_of, open_trained
+from torchcaps.tasks.trained import Trained, check_fit, evenly_routed, label_of, open_trained
 from torchcaps.types import Trace
 
 # Images of a collection: a screen full.
@@ -145,11 +145,7 @@ def _network(
     n_classes = out.scores.shape[1]
     if names is None or len(names) != n_classes:
         names = tuple(map(str, range(n_classes)))
-    often = _iterations(model)
-    layers = getattr(model, "layers", nn.ModuleDict()).items()
-    even = tuple(
-        name for name, each in layers if isinstance(getattr(each, "routing", None), UniformRouting)
-    )
+    often, even = _iterations(model), evenly_routed(model)
     return Network(label, model, trained.image, names, out.trace, often, even, collection, note)
 
 

@@ -27,11 +27,8 @@ STOPPED = 130
 
 
 class End(NamedTuple):
-    """How a worker came to its end, and the cell that it was at.
-
-    "done" when it found no cell to take, "stopped" when it saved a state and was not to go on,
-    "killed" when it died, "lost" when its machine went away.
-    """
+    """How a worker came to its end, and the cell that it was at: "done" found no cell to take,
+    "stopped" saved a state and was not to go on, "killed" died, "lost" lost its machine."""
 
     how: Literal["done", "stopped", "killed", "lost"]
     cell: str | None = None

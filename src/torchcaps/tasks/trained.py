@@ -17,7 +17,7 @@ from torchcaps.data.read.grouping import Suggested, told_of_folder
 from torchcaps.data.registry import PICTURES, Root
 from torchcaps.data.shown.crop import windows
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers import with_channels_last
+from torchcaps.layers import UniformRouting, with_channels_last
 from torchcaps.models.files.hub import located
 from torchcaps.models.files.saving import load_network
 from torchcaps.models.images import device_of
@@ -231,6 +231,13 @@ def label_of(given: str | os.PathLike[str], taken: Sequence[str]) -> str:
 
 def to_accelerator(network: nn.Module) -> nn.Module:
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def evenly_routed(model: nn.Module) -> tuple[str, ...]:
+    """Name the layers whose routing makes even couplings by itself."""
+    layers = getattr(model, "layers", None)
+    named = layers.items() if isinstance(layers, nn.ModuleDict) else ()
+    return tuple(k for k, x in named if isinstance(getattr(x, "routing", None), UniformRouting))
 
 
 def check_fit(model: nn.Module, images: Images) -> None:

@@ -16,12 +16,13 @@ from torchcaps.analysis.shares import constant_answer, says_always
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Routing, UniformRouting
+from torchcaps.layers import Routing
 from torchcaps.models.images import evaluating
 from torchcaps.report.verdict import Sentence, about_tree
 from torchcaps.tasks.examination.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examination.machine import examine_memory
 from torchcaps.tasks.examination.overfit import overfit
+from torchcaps.tasks.trained import evenly_routed
 from torchcaps.train.answers import named_classes
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.recipe import Recipe
@@ -288,15 +289,9 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
     facts = "change from image to image by " + ", ".join(
         f"{value:.1e} in {name}" for name, value in spread.items()
     )
-    layers = getattr(model, "layers", {})
+    fixed = evenly_routed(model)
     routed = tuple(
-        layer
-        for layer in trace
-        if last_coupling(layer).shape[-1] > 1
-        and not (
-            layer.name in layers
-            and isinstance(getattr(layers[layer.name], "routing", None), UniformRouting)
-        )
+        layer for layer in trace if last_coupling(layer).shape[-1] > 1 and layer.name not in fixed
     )
     if not routed:
         return Diagnosis(
