@@ -10,15 +10,10 @@ from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, Window
 
 
-def kept_of(keep: str, iterations: int) -> int:
-    """Return of how many of the last iterations something is kept."""
-    return {"none": 0, "last": 1, "steps": iterations}[keep]
-
-
 def routed(
     votes: Tensor,
     poses: Iterable[Tensor],
-    couplings: Tensor,
+    couplings: Iterable[Tensor],
     keep: Keep,
     couple: Couple | None,
     parents_of: Callable[[Tensor], Tensor],
@@ -37,7 +32,7 @@ def routed(
     found = [*poses]
     if keep == "none" and couple is None:
         return Routed(parents(found[-1]))
-    each = [*couplings.reshape(len(couplings), *lead, n_in, n_out).unbind()]
+    each = [c.reshape(*lead, n_in, n_out) for c in couplings]
     made = replaced(couple, each[-1])
     if made is not None:
         each[-1], found[-1] = made, parents_of(made)
@@ -77,7 +72,7 @@ def outputs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Make places for sums, poses and couplings."""
     n_in, n_out, size = counts
-    kept = kept_of(keep, iterations)
+    kept = {"none": 0, "last": 1, "steps": iterations}[keep]
     return (
         like.new_empty(iterations, *lanes, n_out, size),
         like.new_empty(max(1, kept), *lanes, n_out, size),

@@ -99,6 +99,11 @@ class MadeOf(NamedTuple):
         """Convert children and weights to the precision of votes."""
         return self._replace(pose=self.pose.to(self.dtype), weight=self.weight.to(self.dtype))
 
+    def detached(self) -> "MadeOf":
+        """Make all tensors constants to the gradient."""
+        detached: Any = (x.detach() if isinstance(x, Tensor) else x for x in self)
+        return MadeOf(*detached)
+
     def counts(self) -> Counts:
         return counts_of(self.vote_map)
 
