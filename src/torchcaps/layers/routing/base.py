@@ -11,6 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.hooks import has_hooks
 from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
+from torchcaps.ops.by_name import PLAIN
 from torchcaps.ops.votes import materialise, seen_poses
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
@@ -229,15 +230,18 @@ class OpRouting(Routing):
 
     # Whether `create_parameters` makes some.
     has_parameters: bool = True
+    # Whether the op is given the activations of children.
+    sees_activations: bool = False
     # What the op is told of what the module has by the same names.
     told: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.told}
 
-    @abstractmethod
     def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
         """Call the op, which is asked what `options` says."""
+        given = (votes, activation) if self.sees_activations else (votes,)
+        return PLAIN[self.algorithm](*given, **asked)
 
     def forward(
         self,

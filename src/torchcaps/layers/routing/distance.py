@@ -9,7 +9,7 @@ from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations
-from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
+from torchcaps.ops.routing import DetachVotes, Scale
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Routed
 
@@ -38,6 +38,7 @@ class DistanceRouting(OpRouting):
     """
 
     algorithm = "distance"
+    sees_activations = True
     told = ("iterations", "scale", "bias", "squash", "detach")
     bias: nn.Parameter | None
     running_scale: Tensor
@@ -71,9 +72,6 @@ class DistanceRouting(OpRouting):
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
         if self.scale == "batch":
             self.register_buffer("running_scale", torch.ones(self.iterations - 1))
-
-    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
-        return distance_routing(votes, activation, **asked)
 
     def options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training

@@ -1,17 +1,16 @@
 """Dynamic routing as a module."""
 
-from typing import Any, Literal, final, get_args
+from typing import Literal, final, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_factor, check_iterations
-from torchcaps.ops.routing import Detach, dynamic_routing
+from torchcaps.ops.routing import Detach
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Routed
 
 # The factor on agreements; "learned" is one number a layer.
 Agreement = float | Literal["learned"]
@@ -95,6 +94,3 @@ class DynamicRouting(OpRouting):
             self.prior = nn.Parameter(torch.zeros(n_in, n_out), requires_grad=learns)
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
-
-    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
-        return dynamic_routing(votes, **asked)

@@ -4,13 +4,13 @@ import math
 from typing import Any, final, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations, widen
-from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
+from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule
 from torchcaps.ops.routing.em import MEANT, check_em_numbers
 from torchcaps.ops.squashing import EPSILON
 from torchcaps.types import Capsules, Routed
@@ -38,6 +38,7 @@ class EMRouting(OpRouting):
     """
 
     algorithm = "em"
+    sees_activations = True
     told = (
         *("beta_a", "beta_u", "iterations", "variant", "compete"),
         *("lambda_", "lambda_schedule", "variance_floor"),
@@ -85,9 +86,6 @@ class EMRouting(OpRouting):
             a = nn.init.trunc_normal_(a, -1000, 500, -2000, 0)
             u = u.uniform_(-1, 1).mul_(math.sqrt(6 / (n_out + d_out)))
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
-
-    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
-        return em_routing(votes, activation, **asked)
 
     def options(self) -> dict[str, Any]:
         child_id = None

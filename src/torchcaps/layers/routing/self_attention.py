@@ -3,13 +3,11 @@
 from typing import Any, Literal, final, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps._checks import check_choice
 from torchcaps.layers.routing.base import OpRouting, named
-from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Routed
 
 
 @named("self_attention")
@@ -41,9 +39,6 @@ class SelfAttentionRouting(OpRouting):
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self.has_parameters:
             self.prior = nn.Parameter(torch.zeros(n_in, n_out))
-
-    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
-        return self_attention_routing(votes, **asked)
 
     def options(self) -> dict[str, Any]:
         return {"bias": self.prior, "squash": self.squash}

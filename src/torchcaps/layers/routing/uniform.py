@@ -1,15 +1,14 @@
 """Uniform routing as a module."""
 
-from typing import Any, final, get_args
+from typing import final, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps._checks import check_choice, check_flag
 from torchcaps.layers.routing.base import OpRouting, named
-from torchcaps.ops.routing import Normalise, uniform_routing
+from torchcaps.ops.routing import Normalise
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Routed
 
 
 @named("uniform")
@@ -45,6 +44,3 @@ class UniformRouting(OpRouting):
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self.has_parameters:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
-
-    def op(self, votes: Tensor, activation: Tensor | None, **asked: Any) -> Routed:
-        return uniform_routing(votes, **asked)
