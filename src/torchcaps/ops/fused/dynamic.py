@@ -62,5 +62,4 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 def biases(vote_map: VoteMap, votes: Tensor, bias: Tensor | None) -> Tensor | None:
     """View a bias in the precision of the loop as [b or 1, p or 1, j, d]."""
-    wide = None if bias is None else bias.to(widen(votes.new_empty(())).dtype)
-    return None if wide is None else by_sample(wide, votes[..., 0, :, :], vote_map.window)
+    return by_sample(bias, votes[..., 0, :, :], vote_map.window)

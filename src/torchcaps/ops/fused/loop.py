@@ -47,12 +47,10 @@ def route(
     """Route by checked arguments; `votes` tells shape and dtype. Sums [b, p, j, d] become poses by
     `pose_of`, and a query and these the next query by `query_of`."""
     record, window, like = recorded(keep, couple), vote_map.window, votes[..., 0, :, :]
+    prior = by_sample(prior, votes[..., 0], window)
+    query = by_sample(None if start is None else start.expand_as(like), like, window)
     # Wide, since autograd adds up the gradients of all iterations.
     made = made_of(vote_map, votes).widened()
-    prior = None if prior is None else by_sample(prior.to(made.dtype), votes[..., 0], window)
-    query = None
-    if start is not None:
-        query = by_sample(start.to(made.dtype).expand_as(like), like, window)
     poses, couplings = [], []
     with without_autocast(votes):
         for t in range(iterations):

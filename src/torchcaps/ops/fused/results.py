@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
+from torchcaps.ops.checks import widen
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, Window
@@ -41,10 +42,14 @@ def routed(
     return Routed(steps[-1].parents, () if keep == "none" else steps)
 
 
-def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
-    """View a parameter that broadcasts to [*b, p, x, y] as [b or 1, p or 1, x, y]."""
+def by_sample(value: Tensor | None, like: Tensor, window: Window | None) -> Tensor | None:
+    """View a parameter that broadcasts to [*b, p, x, y] as [b or 1, p or 1, x, y], in the precision
+    of operators on votes such as these."""
+    if value is None:
+        return None
     own = like.shape[-2:]
-    value = value.expand(*value.shape[:-2], *own)
+    # Of one number: `like` stands for more than there is memory.
+    value = value.to(widen(like.new_empty(())).dtype).expand(*value.shape[:-2], *own)
     if math.prod(value.shape[:-2]) == 1:
         return value.reshape(1, 1, *own)
     lead = like.shape[:-2]

@@ -39,9 +39,7 @@ def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     votes, asked = vote_like(vote_map), SelfAttentionOptions(**options)
     check_self_attention(votes, asked)
     made = made_of(vote_map, votes).widened()
-    bias = None
-    if asked.bias is not None:
-        bias = by_sample(asked.bias.to(made.dtype), votes[..., 0], vote_map.window)
+    bias = by_sample(asked.bias, votes[..., 0], vote_map.window)
     record = recorded(asked.keep, asked.couple) != "none"
     with without_autocast(votes):
         query = mix(Given(made, share=1.0)).sums / math.sqrt(votes.shape[-1])

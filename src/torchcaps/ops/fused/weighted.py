@@ -38,6 +38,5 @@ def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
 def sums_of(vote_map: VoteMap, votes: Tensor, coupling: Tensor) -> Tensor:
     """Compute the sums of checked arguments, [b, p, j, d] as wide as operators count; `votes` tells
     shape and dtype."""
-    made = made_of(vote_map, votes)
-    added = by_sample(coupling.to(made.dtype), votes[..., 0], vote_map.window)
-    return mix(Given(made, added=added)).sums
+    added = by_sample(coupling, votes[..., 0], vote_map.window)
+    return mix(Given(made_of(vote_map, votes), added=added)).sums
