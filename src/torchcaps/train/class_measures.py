@@ -6,7 +6,7 @@ either: one over fewer classes is another measure.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from torch import Tensor
 from torchcaps.analysis.shares import wilson
 from torchcaps.data.batch import JudgedBy
 from torchcaps.train.answers import is_correct
-from torchcaps.train.drawn_anew import drawn_anew, middle_of, share_anew
+from torchcaps.train.drawn_anew import drawn_anew, measuring, middle_of, share_anew
 from torchcaps.types import Output
 
 
@@ -220,41 +220,8 @@ def ranks_of(out: Output) -> Tensor:
 
 def _of_classes(ranks: Tensor, said: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Give every measure of every class, [k]; NaN where it is undefined."""
-    # Imported here: it takes a second, which a process that measures nothing should not wait.
-    from torchmetrics.functional.classification import (
-        binary_auroc,
-        binary_average_precision,
-        multiclass_f1_score,
-        multiclass_recall,
-        multiclass_specificity,
-    )
-
-    n, k = ranks.shape
-    count = labels.bincount(minlength=k)
-    there, others = count > 0, count < n
-
-    def counted(measure: Callable[..., Tensor], defined: Tensor) -> Tensor:
-        values = measure(said, labels, num_classes=k, average="none", validate_args=False)
-        return values.double().where(defined, torch.nan)
-
-    def ranked(measure: Callable[..., Tensor]) -> Tensor:
-        values = torch.full((k,), torch.nan, dtype=torch.float64)
-        for j in (there & others).nonzero()[:, 0].tolist():
-            # In [0, 1], since torchmetrics takes other scores for logits.
-            score = ranks[:, j].float() / n
-            value = measure(score, (labels == j).long(), validate_args=False)
-            values[j] = value.clamp(0, 1)
-        return values
-
-    found = {
-        "sensitivity": counted(multiclass_recall, there),
-        "specificity": counted(multiclass_specificity, others),
-        "f1": counted(multiclass_f1_score, there),
-        "auroc": ranked(binary_auroc),
-        "average_precision": ranked(binary_average_precision),
-    }
-    # They come in single precision, in which 0.4 is 0.40000000596.
-    return {name: values.round(decimals=7) for name, values in found.items()}
+    found = measuring(ranks, said, labels)(torch.ones(1, len(labels)))
+    return {name: values[0].round(decimals=7) for name, values in found.items()}
 
 
 def _by_counts(said: Tensor, labels: Tensor, k: int) -> dict[str, list[tuple[float, float]]]:

@@ -1,6 +1,6 @@
 """How measures of classes vary when images are drawn anew, with replacement: the bootstrap."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -20,38 +20,44 @@ ROUNDING = 1e-6
 def drawn_anew(
     ranks: Tensor, said: Tensor, labels: Tensor, groups: Sequence[str] | None = None
 ) -> dict[str, Tensor]:
-    """Measure sensitivity, specificity, f1, auroc and average_precision of each class in every
-    draw, [draws, k]; NaN where a draw has no image of the class, or none of another.
+    """Take every measure of `measuring` in every draw, [draws, k]; NaN too where a draw lacks a
+    class.
 
     Images are drawn within their class, which keeps its number; where they belong to groups, whole
     groups are drawn. The draws are always the same, and the order of the images changes nothing.
+    """
+    anew = DrawnAnew(ranks, labels, groups)
+    measured = measuring(*(each[anew.order] for each in (ranks, said, labels)))
+    parts = [measured(times) for times in anew]
+    return {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+
+
+def measuring(ranks: Tensor, said: Tensor, labels: Tensor) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Make the function that measures sensitivity, specificity, f1, auroc and average_precision of
+    each class, [draws, k], of images that count so many times, [draws, n]; NaN where no image is of
+    the class, or none of another.
 
     ranks: [n, k], the place of each image by its score for a class, as `ranks_of` gives it.
     said: the class that each image was taken for, [n].
     """
-    anew = DrawnAnew(ranks, labels, groups)
-    ranks, said, labels = (each[anew.order] for each in (ranks, said, labels))
     k = ranks.shape[1]
     is_class, is_said = (one_hot(each, k).float() for each in (labels, said))
     curves = [_Curve(ranks[:, j], labels == j) for j in range(k)]
-    parts = []
-    for times in anew:
+
+    def measured(times: Tensor) -> dict[str, Tensor]:
         there, named, hits = ((times @ x).double() for x in (is_class, is_said, is_class * is_said))
         drawn = times.sum(1, keepdim=True).double()
-        auroc, precision = (
-            torch.stack(each, dim=1)
-            for each in zip(*(curve.areas(times) for curve in curves), strict=True)
-        )
-        parts.append(
-            {
-                "sensitivity": hits / there,
-                "specificity": (drawn - there - named + hits) / (drawn - there),
-                "f1": torch.where(there > 0, 2 * hits / (there + named), torch.nan),
-                "auroc": auroc,
-                "average_precision": torch.where(there < drawn, precision, torch.nan),
-            }
-        )
-    return {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+        areas = zip(*(curve.areas(times) for curve in curves), strict=True)
+        auroc, precision = (torch.stack(each, dim=1) for each in areas)
+        return {
+            "sensitivity": hits / there,
+            "specificity": (drawn - there - named + hits) / (drawn - there),
+            "f1": torch.where(there > 0, 2 * hits / (there + named), torch.nan),
+            "auroc": auroc,
+            "average_precision": torch.where(there < drawn, precision, torch.nan),
+        }
+
+    return measured
 
 
 def share_anew(right: Tensor, groups: Sequence[str]) -> Tensor:
