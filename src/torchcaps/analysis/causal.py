@@ -26,7 +26,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -142,7 +141,7 @@ def causal_use(
             chosen = names if layer == ALL else [layer]
             for by, couple, index in ways:
                 if len(index):
-                    now, says = images.coupled(index, couple, chosen)
+                    now, says = images.answers(index, couple, chosen)
                     changed = float((says != said[index]).any(-1).double().mean())
                     fall = paired_fall(right[index], now)
                     rows.append(CouplingUse(layer, by, len(index), *fall, changed))
@@ -273,13 +272,16 @@ class _Images:
         self.index = torch.arange(len(pixels))
 
     def answers(
-        self, index: Tensor, asked: Callable[[Tensor], Mapping[str, Any]]
+        self, index: Tensor, way: Way | None = None, layers: Sequence[str] = (), **asked: Any
     ) -> tuple[Tensor, Tensor]:
         """Say which of some images are right, bool [k], and the classes that are named, [k, m],
-        where the network is asked so."""
+        with the couplings of some layers replaced in a way."""
         made = []
         for some in index.split(self.batch_size):
-            scores = self.network(self.pixels[some], **asked(some)).scores
+            if way is not None:
+                given = way(some)
+                asked["couple"] = {name: _giving(given[name]) for name in layers}
+            scores = self.network(self.pixels[some], **asked).scores
             check_finite("the scores of the network", scores)
             made.append(judged_answers(scores, self.labels[some]))
         right, said = zip(*made, strict=True)
@@ -289,7 +291,7 @@ class _Images:
         """Return the trace of one image, and the answers to all."""
         trace = self.network(self.pixels[:1], keep="last").trace
         check_trace(trace)
-        return trace, *self.answers(self.index, lambda some: {})
+        return trace, *self.answers(self.index)
 
     def with_means(self) -> Way:
         """Replace couplings by their means over all images, layer by layer."""
@@ -310,15 +312,6 @@ class _Images:
 
         return lent
 
-    def coupled(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Judge what is said of some images with couplings replaced."""
-
-        def asked(some: Tensor) -> dict[str, Any]:
-            given = way(some)
-            return {"couple": {name: _giving(given[name]) for name in layers}}
-
-        return self.answers(index, asked)
-
     def silenced(
         self, trace: Trace, layers: Sequence[str], generator: torch.Generator
     ) -> Iterator[tuple[str, int, Tensor]]:
@@ -331,12 +324,8 @@ class _Images:
                 )
             numbers = torch.randperm(known[layer], generator=generator)[:MOST_CAPSULES]
             for number in sorted(numbers.tolist()):
-                change = {"intervene": {layer: silence(number)}}
-                yield layer, number, self.answers(self.index, partial(_whatever_images, change))[0]
-
-
-def _whatever_images(change: Mapping[str, Any], _: Tensor) -> Mapping[str, Any]:
-    return change
+                right, _ = self.answers(self.index, intervene={layer: silence(number)})
+                yield layer, number, right
 
 
 def _giving(value: Tensor | Couple) -> Couple:

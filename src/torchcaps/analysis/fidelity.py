@@ -26,7 +26,7 @@ Ambiguities: a part that an image shows twice, once as its own, counts as its ow
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -39,6 +39,7 @@ from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import (
     capsule_layers,
     check_trace,
+    child_of,
     class_labels,
     finite_coupling,
     image_coupling,
@@ -108,14 +109,12 @@ def class_paths(trace: Trace, layer: str) -> Tensor:
 
 def _led(layer: LayerTrace, paths: Tensor) -> Tensor:
     """Say where the children of a layer lead, from where its parents do, [k, n, classes]."""
-    if layer.window is None:
-        coupling = image_coupling(layer).clamp(min=0)
-        total = coupling.sum(-1, keepdim=True)
-        return torch.where(total > 0, coupling / total, 1 / coupling.shape[-1]) @ paths
-    coupling = finite_coupling(layer).clamp(min=0)  # [k, p, i, j]
+    # A dense layer looks at all of its children through one window.
+    dense = layer.window is None
+    coupling = image_coupling(layer).unsqueeze(1) if dense else finite_coupling(layer)
+    coupling = coupling.clamp(min=0)  # [k, p, i, j]
     k, p, _, j = coupling.shape
-    child = layer.window.child_id().flatten()
-    n = math.prod(layer.window.child_grid)
+    child, n = child_of((layer,))[layer.name].cpu().flatten(), layer.children.pose.shape[-2]
 
     def gathered(values: Tensor) -> Tensor:
         """Sum over the windows that see a child, [k, n, x] of [k, p, i, x]."""
@@ -187,24 +186,21 @@ class MeasureFidelity:
         for active in self.sweep:
             again = cases(active)
             sweep.append((active, len(again.label), _edges(again), _tree(again)))
-        judged = self._judged(cases(self.active), part_of, len(labels) - half)
-        return replace(judged, sweep=tuple(sweep))
-
-    def _judged(self, cases: "_Cases", part_of: Tensor, images: int) -> Fidelity:
-        edges = _with_interval(_edges, cases)
-        tree = _with_interval(_tree, cases)
+        judged = cases(self.active)
+        edges, tree = _with_interval(_edges, judged), _with_interval(_tree, judged)
         return Fidelity(
             layer=self.layer,
-            images=images,
-            capsules=len(cases.capsule.unique()),
-            cases=len(cases.label),
+            images=len(labels) - half,
+            capsules=len(judged.capsule.unique()),
+            cases=len(judged.label),
             edges=edges[0],
             edges_interval=edges[1],
-            f1=_f1(cases)[0],
-            undiscerning=_undiscerning(cases),
+            f1=_f1(judged)[0],
+            undiscerning=_undiscerning(judged),
             tree=tree[0],
             tree_interval=tree[1],
             parts=tuple(part_of.tolist()),
+            sweep=tuple(sweep),
         )
 
 

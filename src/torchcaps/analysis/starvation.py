@@ -79,17 +79,14 @@ def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
             f"or take its mean."
         )
     found = torch.autograd.grad(loss, differentiable, retain_graph=True, allow_unused=True)
-    poses = {id(layer.children.pose) for layer in trace}
+    by_tensor = {id(each): grad for each, grad in zip(differentiable, found, strict=True)}
+    poses = by_tensor.keys() & {id(layer.children.pose) for layer in trace}
     # Weights are those of every output, poses of this one alone.
-    reached = {
-        id(each) for each, grad in zip(differentiable, found, strict=True) if grad is not None
-    }
-    if poses & set(map(id, differentiable)) and not poses & reached:
+    if poses and all(by_tensor[pose] is None for pose in poses):
         raise TorchcapsError(
             "the loss does not depend on this trace; compute it from the output that the trace is "
             "of."
         )
-    by_tensor = {id(each): grad for each, grad in zip(differentiable, found, strict=True)}
     rows = []
     for layer in trace:
         pose = _norm(by_tensor.get(id(layer.children.pose)), layer.children.pose, -1)

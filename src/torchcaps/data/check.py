@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.batch import Images
-from torchcaps.data.sample import shows
+from torchcaps.data.sample import present_classes
 
 # Images looked at together.
 BLOCK = 512
@@ -142,7 +142,7 @@ def _look(images: Images, n_classes: int) -> _Seen:
     squares, of_classes = torch.zeros_like(total), torch.zeros(n_classes, dtype=torch.int64)
     for start in range(0, len(images), BLOCK):
         pixels, labels, _ = images.batch(slice(start, min(start + BLOCK, len(images))))
-        pixels, shown = pixels.cpu().contiguous(), shows(labels, n_classes)
+        pixels, shown = pixels.cpu().contiguous(), present_classes(labels.cpu(), n_classes)
         for image, classes in zip(pixels.numpy(), np.packbits(shown.numpy(), axis=1), strict=True):
             each, answer = begin.copy(), classes.tobytes()
             each.update(image.data)

@@ -55,14 +55,14 @@ def _shares(there: Tensor, count: int) -> Tensor:
 
 def classes_shown(labels: Tensor, class_names: tuple[str, ...]) -> dict[str, int]:
     """Count how many images show each class, of labels [b] or, with m objects an image, [b, m]."""
-    shown = shows(labels, len(class_names)).sum(0)
+    shown = present_classes(labels, len(class_names)).sum(0)
     return dict(zip(class_names, shown.tolist(), strict=True))
 
 
-def shows(labels: Tensor, n_classes: int) -> Tensor:
-    """Say which classes each image shows, bool [b, classes], of labels as in `classes_shown`."""
-    shown = torch.zeros(len(labels), n_classes, dtype=torch.bool)
-    return shown.scatter_(1, labels.cpu().reshape(len(labels), -1), True)
+def present_classes(labels: Tensor, n_classes: int) -> Tensor:
+    """Give the classes that each image shows, bool [b, n_classes], of labels [b] or [b, m]."""
+    there = torch.zeros(len(labels), n_classes, dtype=torch.bool, device=labels.device)
+    return there.scatter(-1, labels.reshape(len(labels), -1), True)
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchcaps._checks import check_count
 from torchcaps._paths import path_of
 from torchcaps.data import Images
+from torchcaps.data.sample import present_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.images import device_of
 from torchcaps.models.own import as_network
@@ -30,7 +31,7 @@ from torchcaps.tasks.overlap import seen_by
 from torchcaps.tasks.predictions import write_predictions, writer_of
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import Own, check_classes, check_fit
-from torchcaps.train.answers import is_correct, named_classes, present_classes
+from torchcaps.train.answers import is_correct, named_classes
 from torchcaps.types import Output
 
 # The result does not depend on it; the memory does.

@@ -17,10 +17,11 @@ from torchcaps.analysis.shares import (
 )
 from torchcaps.data import JudgedBy
 from torchcaps.data.read.grouping import Suggested
+from torchcaps.data.sample import present_classes
 from torchcaps.tasks.measurements import Levels, in_words
 from torchcaps.tasks.tables import aligned, lines_of
 from torchcaps.tasks.trained import MEANING
-from torchcaps.train.answers import CRITERIA, present_classes
+from torchcaps.train.answers import CRITERIA
 from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.types import Output, ScoresAre
 

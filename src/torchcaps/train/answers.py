@@ -7,10 +7,10 @@ Ambiguities:
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from torchcaps.data.batch import JudgedBy
+from torchcaps.data.sample import present_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
@@ -64,9 +64,3 @@ def named_classes(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor
         return out.probabilities() >= THERE
     objects = 1 if labels.ndim == 1 else labels.shape[-1]
     return present_classes(out.scores.topk(objects, dim=-1).indices, n_classes)
-
-
-def present_classes(labels: Tensor, n_classes: int) -> Tensor:
-    """Give the classes that are there, bool [b, n_classes], of labels [b] or [b, m]."""
-    there = torch.zeros(len(labels), n_classes, dtype=torch.bool, device=labels.device)
-    return there.scatter(-1, labels.view(len(labels), -1), True)

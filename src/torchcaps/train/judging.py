@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torchcaps._checks import check_count
 from torchcaps.analysis.shares import Commonest, commonest, constant_answer
 from torchcaps.data import Images
+from torchcaps.data.sample import present_classes
 from torchcaps.models.images import device_of, evaluating
-from torchcaps.train.answers import named_classes, present_classes
+from torchcaps.train.answers import named_classes
 from torchcaps.train.batches import Batches
 from torchcaps.train.class_measures import ClassMeasures, class_measures
 from torchcaps.train.ranks import Ranks

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchcaps._checks import check_choice
 from torchcaps.data import Batch
+from torchcaps.data.sample import present_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import (
     binary_cross_entropy_loss,
@@ -25,7 +26,6 @@ from torchcaps.ops import (
     spread_margin,
 )
 from torchcaps.ops.checks import check_classes, without_autocast
-from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
 

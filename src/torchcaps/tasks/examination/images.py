@@ -8,10 +8,10 @@ from torch import Tensor
 
 from torchcaps.data import Images, sample_of
 from torchcaps.data.read.grouping import told_of_folder
+from torchcaps.data.sample import present_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.examination.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import MOST_COMPARED, marks
-from torchcaps.train.answers import present_classes
 from torchcaps.train.images import parted
 from torchcaps.train.recipe import Recipe
 

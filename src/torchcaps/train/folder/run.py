@@ -313,7 +313,9 @@ class Run:
                     f"its own recipe{remove}, or choose another folder."
                 )
             return old
-        if self.folder.is_dir() and any(not _is_begun(file) for file in self.folder.iterdir()):
+        there = self.folder.iterdir() if self.folder.is_dir() else ()
+        # A process that is killed before it wrote its recipe leaves these behind.
+        if any(file.name != NAME and not is_partial(file) for file in there):
             raise TorchcapsError(
                 f"{self.folder} is not empty and holds no run; nothing was touched: choose a new "
                 f"folder."
@@ -361,8 +363,3 @@ class Run:
                 f"{self.folder} was begun with a network of the class {seen.get('class')}, now it "
                 f"is {own_class}; choose another folder."
             )
-
-
-def _is_begun(file: Path) -> bool:
-    """Say whether it was left behind by a process that was killed before it wrote its recipe."""
-    return is_partial(file) or file.name == NAME
