@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 # A result names every class of its set, which may have nearly a million: more than any other file.
 MOST_BYTES = 1 << 26
@@ -68,21 +68,15 @@ def why_not(error: Exception) -> str:
     return str(error)
 
 
-def is_number(value: object) -> TypeGuard[float]:
-    """Say whether a float can hold it: JSON has longer integers, which overflow in a mean.
-
-    >>> is_number(1), is_number(0.5), is_number(True), is_number(10**400)
-    (True, True, False, False)
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return abs(value) <= sys.float_info.max
-    return isinstance(value, float)
-
-
 def is_finite(value: object) -> bool:
-    """Say whether it is a number that a run writes: Python reads NaN and Infinity out of JSON, too.
+    """Say whether it is a number that a run writes: out of JSON Python also reads NaN, Infinity,
+    and integers that no float holds.
 
     >>> is_finite(1), is_finite(0.5), is_finite(float("nan")), is_finite("1")
     (True, True, False, False)
+    >>> is_finite(True), is_finite(10**400)
+    (False, False)
     """
-    return is_number(value) and math.isfinite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, float) and math.isfinite(value)

@@ -9,6 +9,7 @@ Ambiguities: a vector of zeros has no direction; its cosine counts as 0.
 """
 
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -133,12 +134,8 @@ class MeasureAntipodal:
         cosine = pair_cosines(pose.flatten(1))
         taus = (self.threshold, *self.sweep)
         whole = [_share(cosine, tau) for tau in taus]
-        child = [0.0] * len(taus)
-        for each in pose.unbind(1):
-            cosines = pair_cosines(each)
-            child = [
-                s + _share(cosines, tau) / pose.shape[1] for s, tau in zip(child, taus, strict=True)
-            ]
+        each = [[_share(x, tau) for tau in taus] for x in map(pair_cosines, pose.unbind(1))]
+        child = [fmean(shares) for shares in zip(*each, strict=True)]
         return LayerAntipodal(
             name=name,
             share=whole[0],

@@ -15,7 +15,7 @@ class Moments:
 
     def __init__(self) -> None:
         self.count = 0
-        self._mean = torch.zeros((), dtype=torch.float64)
+        self.mean = torch.zeros((), dtype=torch.float64)
         self._squares = torch.zeros((), dtype=torch.float64)
 
     def add(self, values: Tensor) -> None:
@@ -26,16 +26,12 @@ class Moments:
         count, mean = len(values), values.mean(0)
         squares = ((values - mean) ** 2).sum(0)
         if not self.count:
-            self.count, self._mean, self._squares = count, mean, squares
+            self.count, self.mean, self._squares = count, mean, squares
             return
-        total, step = self.count + count, mean - self._mean
-        self._mean = self._mean + step * (count / total)
+        total, step = self.count + count, mean - self.mean
+        self.mean = self.mean + step * (count / total)
         self._squares = self._squares + squares + step**2 * (self.count * count / total)
         self.count = total
-
-    @property
-    def mean(self) -> Tensor:
-        return self._mean
 
     @property
     def variance(self) -> Tensor:

@@ -83,11 +83,8 @@ class SaveState(Watcher):
             logger.log_hyperparams(loop.recipe.model_dump())
         self.due = time.monotonic() + SAVE_SECONDS
         if loop.ranks.rank == 0:
-            sums = {
-                name.removeprefix(PREFIX): (total.numpy()[()], int(count))
-                for name, (total, count) in self.sums.items()
-            }
-            loop.update.go_on_from(sums=sums)
+            for name, (total, count) in self.sums.items():
+                loop.update.sums[name.removeprefix(PREFIX)] = total.numpy()[()], int(count)
         self.sums = {}
 
     def on_train_epoch_start(self, loop: Loop) -> None:

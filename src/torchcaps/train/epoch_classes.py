@@ -22,9 +22,6 @@ class EpochClasses(Watcher):
         # Of this rank, batch by batch: scores and labels.
         self.seen: list[tuple[Output, Tensor]] = []
 
-    def on_validation_start(self, loop: Loop) -> None:
-        self.seen = []
-
     def on_validation_batch_end(self, loop: Loop, out: Output, batch: Batch) -> None:
         self.seen.append((Output(out.scores, out.scores_are), batch.labels))
 

@@ -50,7 +50,7 @@ class Measures(Watcher):
         self.dead_for = state_dict["dead_for"]
 
     def on_train_start(self, loop: Loop) -> None:
-        loop.update.go_on_from(norms=self.norms)
+        loop.update.norms.update(self.norms)
         self.norms = loop.update.norms
 
     def on_validation_epoch_end(self, loop: Loop) -> None:

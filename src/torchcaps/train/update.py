@@ -2,7 +2,7 @@
 measures stays on its device until it is read: nothing in a step waits for the device."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -237,13 +237,6 @@ class Update:
                 is_finite = bool(np.isfinite(norm))
                 self.norms.add(name, norm if is_finite else norm.dtype.type(0), int(is_finite))
         self._moves = 0
-
-    def go_on_from(
-        self, *, sums: Mapping[str, Any] | None = None, norms: Mapping[str, Any] | None = None
-    ) -> None:
-        """Count what an earlier stretch of the run measured in this epoch."""
-        self.sums.update(sums or {})
-        self.norms.update(norms or {})
 
     def state(self) -> dict[str, Any]:
         """Give what the optimiser remembers."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps._digests import check_digest
-from torchcaps._json import is_finite, is_number, parsed, read_lines, read_text
+from torchcaps._json import is_finite, parsed, read_lines, read_text
 from torchcaps.errors import TorchcapsError, short
 
 
@@ -46,7 +46,7 @@ def check_seen(path: Path, result: Mapping[str, Any]) -> None:
     ):
         raise damaged(path, "'class_names' is no list of names")
     if light is not None and not (
-        isinstance(light, dict) and all(is_number(light.get(key)) for key in ("mean", "std"))
+        isinstance(light, dict) and all(is_finite(light.get(key)) for key in ("mean", "std"))
     ):
         raise damaged(path, "'brightness' has no mean and std")
     if not (isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values())):
