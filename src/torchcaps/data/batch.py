@@ -37,12 +37,10 @@ class Images(Protocol):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channels, height, width), as `create_model(image=)` takes it."""
-        ...
 
     @property
     def judged_by(self) -> JudgedBy:
         """When an answer is right: the same for every network."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -51,10 +49,8 @@ class Images(Protocol):
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
         """Part off a random share: (the rest, the share). Nothing an image is made of lies in
         both."""
-        ...
 
     def to(self, device: torch.device | str) -> Self: ...
 
     def digest(self) -> str:
         """Return twelve characters that change when any image or label does."""
-        ...

@@ -152,7 +152,7 @@ class ImageSet(Items):
         )
 
     def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
-        """Part `count` images at random: (the indices of the rest, those of a share)."""
+        """Part off a random share, or whole groups: (the rest, the share)."""
         rest, held = hold_out_of(self, share=share, seed=seed)
         return self.take(rest), self.take(held)
 

@@ -169,7 +169,12 @@ class Going:
         # Where the recipe stops at an accuracy, and where it keeps the best epoch.
         self.stop = _stop_at(self.source, ranks, prepared)
         self.best = KeepBest(self.run, recipe.select_by) if recipe.keep == "best" else None
-        training = _changed(recipe, prepared.training)
+        training = prepared.training
+        # They are drawn anew in every epoch.
+        if recipe.crop is not None:
+            training = anywhere(training, seed_of(recipe.seed, CROP))
+        if recipe.augment is not None:
+            training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
         self.batches = tuple(
             _batches(each, recipe, ranks, seed=seed, workers=call.workers)
             for each, seed in ((training, recipe.seed), (validation, None))
@@ -279,15 +284,6 @@ def _batches(
         device=None if held is images else ranks.device,
         sampling=recipe.sampling,
     )
-
-
-def _changed(recipe: Recipe, training: Images) -> Images:
-    """Give training images as they are drawn anew in every epoch."""
-    if recipe.crop is not None:
-        training = anywhere(training, seed_of(recipe.seed, CROP))
-    if recipe.augment is not None:
-        training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
-    return training
 
 
 def _stop_at(source: Source, ranks: Ranks, prepared: Prepared) -> StopAtAccuracy | None:

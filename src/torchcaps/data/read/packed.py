@@ -6,6 +6,7 @@ Nothing is unpacked to disk, and no size is believed before that many bytes have
 import gzip
 import hashlib
 import os
+import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -157,28 +158,21 @@ def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[st
 
 def _described(header: bytearray, path: Path) -> tuple[str, int]:
     """Return name and size of a member, when its header is sound and its name stays inside."""
-    summed = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
-    if _octal(header[148:156]) != summed:
+    try:
+        member = tarfile.TarInfo.frombuf(bytes(header), "latin-1", "strict")
+    except tarfile.HeaderError:
         raise TorchcapsError(
             f"{path} holds a file whose header has a wrong checksum; it is no tar archive, or "
             f"damaged: fetch it again."
-        )
-    parts = [header[345:500], header[:100]] if header[257:263] == b"ustar\0" else [header[:100]]
-    texts = [part.split(b"\0")[0].decode("latin-1") for part in parts]
-    name = "/".join(text for text in texts if text).removeprefix("./")
+        ) from None
+    name = member.name.removeprefix("./")
     if name.startswith("/") or ".." in PurePosixPath(name).parts:
         raise TorchcapsError(
             f"{path} holds {name!r}, which would leave its folder; it is not the archive of its "
             f"authors, and nothing was unpacked."
         )
-    size = _octal(header[124:136])
-    if size is None:
+    if member.size < 0:
         raise TorchcapsError(
             f"{path} gives {name!r} no readable size; it is damaged: fetch it again."
         )
-    return name, size
-
-
-def _octal(digits: bytearray) -> int | None:
-    text = digits.strip(b"\0 ")
-    return int(text, 8) if text and all(digit in b"01234567" for digit in text) else None
+    return name, member.size
