@@ -11,7 +11,7 @@ error, so a sweep is reported.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,12 +45,6 @@ class Calibration(Result):
 
     answers: Reliability
     classes: Reliability
-
-
-class Probable(Protocol):
-    """What `MeasureCalibration` reads of an answer."""
-
-    def probabilities(self) -> Tensor: ...  # [b, n_classes]
 
 
 def reliability(probability: Tensor, right: Tensor, *, bins: int = 15) -> Tensor:
@@ -87,7 +81,7 @@ class MeasureCalibration:
             for each in {bins, *sweep}
         }
 
-    def update(self, out: Probable, batch: Labelled) -> None:
+    def update(self, out: Any, batch: Labelled) -> None:
         probability = out.probabilities().detach().cpu().double()
         if batch.labels is None:
             raise TorchcapsError("calibration compares with labels, but the batches have none.")

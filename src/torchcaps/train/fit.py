@@ -167,7 +167,12 @@ class Going:
         self.compiles = call.compiled
         validation, pruner = prepared.validation, prepared.pruner
         # Where the recipe stops at an accuracy, and where it keeps the best epoch.
-        self.stop = _stop_at(self.source, ranks, prepared)
+        self.stop = None
+        if recipe.stop_at is not None:
+            judged = self.source.test if recipe.stop_on == "test" else validation
+            self.stop = StopAtAccuracy(
+                recipe, lambda: share_right(prepared.model, judged, ranks, most=recipe.batch_size)
+            )
         self.best = KeepBest(self.run, recipe.select_by) if recipe.keep == "best" else None
         training = prepared.training
         # They are drawn anew in every epoch.
@@ -283,17 +288,6 @@ def _batches(
         ranks=ranks.count,
         device=None if held is images else ranks.device,
         sampling=recipe.sampling,
-    )
-
-
-def _stop_at(source: Source, ranks: Ranks, prepared: Prepared) -> StopAtAccuracy | None:
-    """Make what stops training at an accuracy, where the recipe says one."""
-    recipe = source.recipe
-    if recipe.stop_at is None:
-        return None
-    judged = source.test if recipe.stop_on == "test" else prepared.validation
-    return StopAtAccuracy(
-        recipe, lambda: share_right(prepared.model, judged, ranks, most=recipe.batch_size)
     )
 
 

@@ -97,8 +97,13 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
         _try(network, images)
         return with_channels_last(network) if recipe.channels_last else network
     numbers = channel_statistics(images) if recipe.standardise == "set" else recipe.standardise
-    if numbers is not None:
-        _check_channels(len(numbers[0]), images)
+    channels = images.image_shape[0]
+    if numbers is not None and len(numbers[0]) != channels:
+        raise TorchcapsError(
+            f"standardise needs a mean and a standard deviation for each channel, but has "
+            f"{len(numbers[0])} of them and images of {images.name} have {channels}; do they come "
+            f"from a network for other images? standardise=set measures these."
+        )
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which seeds the GPUs' generators too, and those are the caller's.
         torch.default_generator.manual_seed(seed_of(recipe.seed, WEIGHTS))
@@ -110,16 +115,6 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
             **recipe.options,
         )
     return with_channels_last(model) if recipe.channels_last else model
-
-
-def _check_channels(numbers: int, images: Images) -> None:
-    channels = images.image_shape[0]
-    if numbers != channels:
-        raise TorchcapsError(
-            f"standardise needs a mean and a standard deviation for each channel, but has "
-            f"{numbers} of them and images of {images.name} have {channels}; do they come from a "
-            f"network for other images? standardise=set measures these."
-        )
 
 
 def take_frozen(
