@@ -43,8 +43,7 @@ ROUNDING = 1e-6
 
 
 def is_chain(trace: Trace) -> bool:
-    """Say whether the parents of each layer are the children of the next, as far as numbers
-    tell."""
+    """Say whether each layer has as many parents as the next has children."""
     return all(_sizes(below)[1] == _sizes(above)[0] for below, above in pairwise(trace))
 
 
@@ -133,8 +132,7 @@ def check_chain(trace: Trace) -> None:
 
 
 def _edges(trace: Trace, inside: Tensor, some: slice) -> list[Tensor]:
-    """Return the edges of some images that lead to the classes inside, [k, j]: [k, i, j] or [k, p,
-    i, j]."""
+    """Return the edges that lead to the classes inside, [k, j]: [k, i, j] or [k, p, i, j]."""
     edges: list[Tensor] = []
     for layer in reversed(trace):
         coupling = comparable_coupling(layer)[some]

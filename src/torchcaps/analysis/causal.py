@@ -243,8 +243,7 @@ def _check_words(network: Network, words: Sequence[str]) -> None:
 
 
 def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:
-    """Find for each image the next one in a random order, of its class if asked; −1 where it would
-    be itself."""
+    """Find the image after each in a random order, of its class if asked; −1 without another."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in order.tolist():
         name = ()
@@ -259,8 +258,6 @@ def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:
 
 
 class _Images:
-    """The images, and what a network says of them."""
-
     def __init__(self, network: Network, pixels: Tensor, labels: Tensor, batch_size: int):
         if not len(pixels) or len(pixels) != len(labels):
             raise TorchcapsError(
@@ -303,8 +300,7 @@ class _Images:
         return lambda some: total
 
     def with_those_of(self, lender: Tensor) -> Way:
-        """Replace couplings by those of the image that lends them. They are computed once more
-        when they are needed, so that none has to be kept in memory."""
+        """Replace couplings by those of the image that lends them, made anew: none is kept."""
 
         def lent(some: Tensor) -> dict[str, Tensor]:
             trace = self.network(self.pixels[lender[some]], keep="last").trace

@@ -171,8 +171,6 @@ class MeasureDynamics(OfTraces):
 
 
 class _Layer:
-    """Moments of one routed layer."""
-
     def __init__(self) -> None:
         self.coupling, self.favourite = Moments(), Moments()  # [i, j], [i]
         self.children, self.parents = Moments(), Moments()  # of all capsules of the layers
@@ -215,6 +213,5 @@ def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None
 
 
 def perfect_std(n: int) -> float:
-    """Give the standard deviation of a coupling under perfect routing to n parents; 0 for a single
-    one."""
+    """Give the standard deviation of a coupling under perfect routing to n parents."""
     return math.sqrt((1 - 1 / n) / n)

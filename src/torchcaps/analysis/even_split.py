@@ -19,14 +19,12 @@ ROUNDING = 1e-6
 
 
 def even_split(layer: LayerTrace) -> Tensor:
-    """Give every coupling of a layer under an even split: float64 [1, 1], through windows where
-    positions compete [p, i, 1]."""
+    """Give couplings under an even split, float64: [1, 1], or [p, i, 1] where windows compete."""
     return 1 / _parts(layer)
 
 
 def comparable_coupling(layer: LayerTrace) -> Tensor:
-    """Give couplings in float64, times what makes an even split 1 / J, whatever they sum to one
-    over."""
+    """Give couplings in float64, scaled so that an even split is 1 / J."""
     coupling, parts = finite_coupling(layer), _parts(layer)
     n = coupling.shape[-1]
     # A level of a grid may begin at 1 / J, and what was rounded lies on either side of it.
@@ -62,8 +60,7 @@ def evenly(layer: LayerTrace) -> Couple:
 
 
 def _over_windows(child: Tensor) -> Couple:
-    """Share among all windows that see a child: `child` [p · i] lies in each slot of each window,
-    one after the other."""
+    """Share among all windows that see a child; `child` [p · i] is the one in each slot."""
     seen_by = torch.bincount(child)
 
     def couple(coupling: Tensor) -> Tensor:  # [k, p, i, j]

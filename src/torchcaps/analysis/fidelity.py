@@ -60,8 +60,7 @@ T_95 = 2.093
 @dataclass(frozen=True)
 class Fidelity(Result):
     """Scores of one layer. None where nothing can be said: no active capsule meets its part.
-    `sweep` has (least length, cases, edges, tree) for other lengths from which a capsule is
-    active."""
+    `sweep` has (least length of an active capsule, cases, edges, tree) for other lengths."""
 
     layer: str
     images: int = quantity("images", "images of the half that is judged")
@@ -260,7 +259,6 @@ class _Cases(NamedTuple):
     own: Tensor  # bool [n]
 
     def take(self, some: Tensor) -> "_Cases":
-        """Take some of the cases, bool [n]."""
         return _Cases(*(each[some] for each in self))
 
 
@@ -276,8 +274,7 @@ def _cases(labels: Tensor, parts: Tensor, active: Tensor, paths: Tensor, part_of
 
 
 def _f1(cases: _Cases) -> tuple[float | None, float]:
-    """Return F, and as it is expected where the edges of a capsule are exchanged between its
-    cases."""
+    """Return F, and F as expected where the edges of a capsule are exchanged between its cases."""
     own = cases.own.double()
     if not bool(cases.own.any()):
         return None, 0.0

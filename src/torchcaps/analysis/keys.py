@@ -99,8 +99,7 @@ class MeasureKeys:
         self.add(out.trace, predicted_classes(out.scores, batch.labels))
 
     def add(self, trace: Trace, predicted: Tensor) -> None:
-        """Count the keys of images whose predicted classes are [k], or [k, m] of m objects: then
-        an image has a key of each."""
+        """Count the keys of images with predicted classes [k], or [k, m]: a key for each."""
         self._classes = trace[-1].routed.parents.pose.shape[-2]
         self._images += len(predicted)
         for labels in predicted.view(len(predicted), -1).unbind(1):

@@ -152,8 +152,7 @@ def checked_parts(parts: Any, images: int) -> Tensor:
 
 
 def check_mode(network: Any) -> None:
-    """Refuse a module whose running means would go on learning from what is measured: those of a
-    normalisation, or the mean distances of γ's routing."""
+    """Refuse a module whose running means would go on learning from what is measured."""
     module = getattr(network, "func", network)
     if not isinstance(module, torch.nn.Module):
         return

@@ -88,7 +88,6 @@ class MeasureRobustness:
 
 
 def _right(name: str, scores: Tensor, labels: Tensor) -> int:
-    """Count the images that are right, as they are or changed."""
     so = "does the change divide by zero, or did training diverge?"
     check_finite(f"scores of the {name!r} images", scores, so)
     right, _ = judged_answers(scores, labels)

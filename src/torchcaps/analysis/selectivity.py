@@ -145,8 +145,7 @@ class MeasureSelectivity:
 
 
 def _areas(values: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the area of each column for each part, [n, parts], and the greatest for a part that is
-    not its best, [n]."""
+    """Return the area of each column for each part, [n, parts], and the greatest of others, [n]."""
     auc = torch.stack([detection_auc(values, part) for part in present.T], -1)
     first, others = auc.argmax(-1), torch.zeros(len(auc), dtype=auc.dtype)
     for own in first.unique():

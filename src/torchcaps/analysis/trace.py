@@ -121,8 +121,7 @@ def last_coupling(layer: LayerTrace) -> Tensor:
 
 
 def finite_coupling(layer: LayerTrace) -> Tensor:
-    """Return the couplings [k, i, j] that made the parents, or through windows [k, p, i, j];
-    finite, in float64."""
+    """Return the couplings that made the parents, [k, i, j] or [k, p, i, j]; finite, in float64."""
     coupling = last_coupling(layer).detach().cpu().double()
     check_finite(f"layer {layer.name}", coupling)
     return coupling
@@ -185,8 +184,7 @@ def check_classes(classes: Sequence[int]) -> None:
 
 
 def class_labels(labels: Tensor, n_classes: int) -> Tensor:
-    """Return labels [k, m] of images that show m objects each, each one of the classes that are
-    scored."""
+    """Return labels [k, m] of images that show m objects each; refuse those of no class."""
     each = labels.detach().cpu().reshape(len(labels), -1)
     if each.is_floating_point() or each.shape[1] > n_classes:
         raise TorchcapsError(
@@ -231,8 +229,7 @@ def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
-    """Name the classes of scores [k, classes], [k, m]: as many of the highest as an image has
-    labels, one where nobody says."""
+    """Name as many of the highest classes as an image has labels, [k, m]; one without labels."""
     m = 1
     if labels is not None and labels.ndim == 2:
         m = class_labels(labels, scores.shape[1]).shape[1]
@@ -240,8 +237,7 @@ def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
 
 
 def _highest(scores: Tensor, m: int) -> Tensor:
-    """Find the m classes with the highest scores, [k, m]; of equal ones the first, as argmax has
-    it."""
+    """Find the m classes with the highest scores, [k, m]; of equal ones the first."""
     return scores.detach().cpu().argsort(dim=-1, descending=True, stable=True)[:, :m]
 
 

@@ -65,8 +65,7 @@ def tree_distance(first: Trace, second: Trace) -> dict[str, Tensor]:
 
 
 def _rows(trace: Trace) -> list[tuple[Tensor, Tensor]]:
-    """Return for every layer couplings [k, i, j] that sum to one, and weights [k, i]; all slots of
-    all windows are children."""
+    """Return couplings [k, i, j] that sum to one, and weights [k, i], of all slots of windows."""
     check_trace(trace)
     found, slots = [], child_of(trace)
     for layer in trace:

@@ -93,8 +93,7 @@ class MeasureZeroVotes(OfTraces):
 
 
 def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
-    """Find the layers that have blocks for children, slots of a window or types, with their
-    weights."""
+    """Find the layers with blocks for children, slots of a window or types, and their weights."""
     found, others = [], []
     for layer in trace:
         weight, slots = layer.weight, _slots(layer)

@@ -47,8 +47,7 @@ class Images(Protocol):
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch: ...
 
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """Part off a random share: (the rest, the share). Nothing an image is made of lies in
-        both."""
+        """Part off a random share: (the rest, the share). They have nothing in common."""
 
     def to(self, device: torch.device | str) -> Self: ...
 

@@ -25,8 +25,7 @@ _SECOND = _signed(0x94D049BB133111EB)
 
 
 def _fold(z: Tensor, places: int) -> Tensor:
-    """Compute z xor (z >> places), in place. An int64 shift copies the sign; the copies are masked
-    off."""
+    """Compute z xor (z >> places), in place; the copies of the sign are masked off."""
     return z.bitwise_xor_((z >> places).bitwise_and_((1 << (64 - places)) - 1))
 
 

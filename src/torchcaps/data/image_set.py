@@ -197,8 +197,7 @@ def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
 
 
 def hold_out_of(images: Images, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Part images in memory at random, or by groups where they have some: (the indices of the rest,
-    those of a share)."""
+    """Part images at random, or by groups: (the indices of the rest, those of a share)."""
     rest, held = hold_out(len(images), share=share, seed=seed)
     groups, labels = getattr(images, "groups", None), getattr(images, "labels", None)
     if groups is None or labels is None:

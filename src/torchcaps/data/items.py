@@ -66,8 +66,7 @@ class Items(Dataset[Item], ABC):
 
 
 def digest_over(made: Any, source: str) -> str:
-    """Return twelve characters of the images that the field `source` holds, and of all other
-    fields."""
+    """Return twelve characters of the images in the field `source`, and of all other fields."""
     knobs = {each.name: getattr(made, each.name) for each in fields(made) if each.name != source}
     seen = f"{type(made).__name__} {getattr(made, source).digest()} {knobs}"
     return hashlib.sha256(seen.encode()).hexdigest()[:12]

@@ -40,8 +40,7 @@ class Some(OtherImages):
         return len(self.index)
 
     def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """Make images by their numbers in the whole set: one that is drawn anew in every epoch is
-        drawn as it would be there."""
+        """Make images by their numbers in the whole set, drawn as they would be there."""
         chosen = index if isinstance(index, slice) else index.to(self.index.device)
         return self.images.batch(self.index[chosen], epoch)
 
@@ -99,8 +98,7 @@ def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
 
 
 def anywhere(images: Images, seed: int) -> Images:
-    """Draw windows by a seed where `windows` shows the middle of images, or of some of them; leave
-    any others as they are."""
+    """Draw windows by a seed where `windows` shows the middle; leave other images as they are."""
     if isinstance(images, Some):
         return replace(images, images=anywhere(images.images, seed))
     return replace(images, seed=seed) if isinstance(images, Cropped) else images

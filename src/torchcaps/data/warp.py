@@ -15,8 +15,7 @@ from torchcaps._checks import check_shape
 
 
 def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns,
-    float64."""
+    """Compute cosine and sine by Taylor polynomials, float64, to 1e-9 within a few turns."""
     angle = angle.to(torch.float64)
     quarter = (angle * (2 / math.pi)).round()
     rest = angle - quarter * (math.pi / 2)

@@ -45,8 +45,7 @@ class Pruner:
         self.masks = Masks(model)
 
     def before_training(self, gradients: Gradients) -> None:
-        """Prepare before the first step; `gradients` measures them and leaves the network as it
-        is."""
+        """Prepare before the first step; `gradients` measures them and leaves the network alone."""
 
     def after_backward(self, epoch: int) -> None:
         """Act in every step, when gradients are there; epochs count from 0."""
@@ -57,8 +56,7 @@ class Pruner:
         self.masks.apply()
 
     def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:
-        """Act after every epoch; `loss` is that of the network as it then is, on validation
-        images."""
+        """Act after every epoch; `loss` measures the network on validation images."""
 
     def at_the_end(self) -> None:
         """Act once training is done."""
@@ -94,8 +92,7 @@ class Pruner:
 
     @final
     def check(self, sparsity: float, *, on_the_way: bool = False) -> None:
-        """Refuse to prune nothing, and to prune everything; on the way to more it may be less than
-        a weight."""
+        """Refuse to prune nothing, or everything; on the way, less than a weight will do."""
         check_share(sparsity)
         if not 0 < sparsity < 1:
             what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"

@@ -53,8 +53,7 @@ class _Order:
 
 
 def _evenly(labels: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw as many numbers of images as there are labels, of every class as many, but for one:
-    those of a class come all of them before one comes again."""
+    """Draw images of every class equally often; all of a class come before one comes again."""
     order: list[Tensor] = []
     classes = labels.unique()
     for k, each in enumerate(classes):
@@ -129,8 +128,7 @@ class Batches:
         return len(own) / len(index), epoch, own if len(own) else index[:1]
 
     def _together(self, left: Iterator[Part]) -> Iterator[tuple[float, Batch]]:
-        """Make several batches at once, with the images of one by one: what is drawn for an image
-        depends on its number and the epoch alone."""
+        """Make several batches at once: what is drawn depends on an image's number and epoch."""
         at_once = max(1, AT_ONCE // (4 * self.size * math.prod(self.images.image_shape)))
         while some := list(islice(left, at_once)):
             shares, epochs, own = zip(*some, strict=True)
@@ -164,7 +162,6 @@ class Batches:
 
 
 def brought(batch: Batch, device: torch.device) -> Batch:
-    """Bring a batch to a device."""
     there = (each if each is None else each.to(device, non_blocking=True) for each in batch)
     return Batch(*there)  # type: ignore[arg-type]
 

@@ -138,8 +138,7 @@ class SaveState(Watcher):
             logger.finalize("failed" if failed else "success")
 
     def _why_stop(self, loop: Loop) -> tuple[str, bool]:
-        """Give nothing, or the reason that any rank has, for all of them stop after the same step;
-        and whether a state is due."""
+        """Say why all ranks stop after this step, or nothing; and whether a state is due."""
         now = time.monotonic()
         is_late = self.until is not None and now >= self.until
         told, late, is_due = loop.ranks.any(self.told.to_stop, is_late, now >= self.due)

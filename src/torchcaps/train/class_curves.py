@@ -75,8 +75,7 @@ def _curves(ranks: Tensor, is_class: Tensor, anew: DrawnAnew) -> ClassCurves | N
 def calibrated(
     out: Output, labels: Tensor, groups: Sequence[str] | None = None
 ) -> tuple[Tensor, Measure]:
-    """Sum answers, their probabilities and right ones in bins of equal width, [3, bins], and
-    measure the expected calibration error."""
+    """Sum answers, probabilities and right ones in bins, [3, bins], and measure the error."""
     exact = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities()
     probability, said = exact.max(-1)
     right = said == labels.cpu()

@@ -22,8 +22,7 @@ from torchcaps.types import Output
 
 
 class Kind(NamedTuple):
-    """A measure of all classes: its name for people, the measure of one class that it is the mean
-    of, and what that says."""
+    """A measure: its name for people, what it is the mean of over classes, its meaning."""
 
     words: str
     of_class: str
@@ -89,8 +88,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassMeasures:
-    """The measures of all classes together by name, those of each class, and beside them the share
-    of images that are right."""
+    """The measures of all classes by name, those of each class, and the share of right images."""
 
     macro: Mapping[str, Measure]
     classes: Mapping[str, Mapping[str, Measure]]
@@ -184,8 +182,7 @@ def _drawn(value: float, draws: Tensor, groups: Sequence[str] | None) -> Measure
 
 
 def macro_values(out: Output, labels: Tensor) -> dict[str, float]:
-    """Give the measures of all classes by name, without intervals; nothing where they are
-    undefined."""
+    """Give the measures of all classes by name, without intervals and without undefined ones."""
     if not bool(out.scores.isfinite().all()):
         return {}
     values = _of_classes(ranks_of(out), out.scores.argmax(-1).cpu(), labels.cpu())
@@ -211,8 +208,7 @@ def why_undefined(
 
 
 def ranks_of(out: Output) -> Tensor:
-    """Rank for each class the place of every image by its probability of it, [n, k]: lowest first,
-    equal ones share a place."""
+    """Rank images by their probability of each class, [n, k]: lowest first, equal ones alike."""
     # Twice as precise: a softmax makes more ties where it rounds.
     exact = Output(out.scores.detach().cpu().double(), out.scores_are).probabilities()
     return torch.stack([each.unique(return_inverse=True)[1] for each in exact.unbind(1)], dim=1)

@@ -67,8 +67,7 @@ def share_anew(right: Tensor, groups: Sequence[str]) -> Tensor:
 
 
 class DrawnAnew:
-    """How often each image is drawn, [some draws, n] at a time; the draws are always the same, and
-    the images stand in `order`, which is by what they are."""
+    """How often images are drawn, [some draws, n], always alike; they stand in `order`."""
 
     def __init__(
         self,
@@ -118,8 +117,7 @@ def middle_of(draws: Tensor, value: float) -> tuple[float, float] | str:
 
 
 class _Curve:
-    """The images in the order of their scores for a class, as far as the areas under its curves
-    need them."""
+    """The images by their scores for a class, as far as areas under curves need them."""
 
     def __init__(self, ranks: Tensor, is_class: Tensor):
         self.order = ranks.argsort(descending=True)
@@ -133,8 +131,7 @@ class _Curve:
         self.above, self.not_below = (not_lower - count)[places], not_lower[places]
 
     def areas(self, times: Tensor) -> tuple[Tensor, Tensor]:
-        """Measure AUROC and average precision [draws] of images that count so many times, [draws,
-        n]."""
+        """Measure AUROC and average precision [draws] of images that count so often, [draws, n]."""
         passed = pad(times[:, self.order].cumsum(1), (1, 0))
         hits = pad(times[:, self.own].cumsum(1)[:, self.last], (1, 0)).double()
         before, after = hits[:, :-1], hits[:, 1:]
@@ -155,8 +152,7 @@ def _by_content(labels: Tensor, ranks: Tensor) -> Tensor:
 
 
 def _times(count: int, stratum: Tensor, generator: torch.Generator) -> Tensor:
-    """Say how often each unit is drawn, [count, u], as many in each stratum as it has; the units of
-    a stratum [u] stand together."""
+    """Say how often each unit is drawn, [count, u]; units of a stratum [u] stand together."""
     _, member, sizes = stratum.unique_consecutive(return_inverse=True, return_counts=True)
     first, size = (sizes.cumsum(0) - sizes)[member], sizes[member]
     share = torch.rand(count, len(stratum), generator=generator, dtype=torch.float64)

@@ -70,8 +70,7 @@ def check_unseen(recipe: Recipe, begins: Path | None, digest: str) -> None:
 
 
 def take_start(model: nn.Module, start: Path | None) -> tuple[str, ...]:
-    """Give the network the weights of a file that fit it, if there is one; the names of those that
-    are new."""
+    """Give the network the weights of a file that fit it; return the names of new ones."""
     if start is None:
         return ()
     if isinstance(model, OwnNetwork):

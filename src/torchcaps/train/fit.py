@@ -206,8 +206,7 @@ class Going:
         self.watchers = [each for each in watchers if each is not None]
 
     def steps(self) -> Iterator[None]:
-        """Train it, or go on from its state, and leave it with the weights that the recipe
-        keeps."""
+        """Train it, or go on from its state, to the weights that the recipe keeps."""
         model, pruner = self.prepared.model, self.prepared.pruner
         started = time.perf_counter()
         whole = as_network(model.to(self.ranks.device))
@@ -305,8 +304,7 @@ def _check_has_best(run: Run) -> None:
 
 
 def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
-    """Give back a run that is done with these images and this network, or refuse it; a network of
-    one's own gets its weights."""
+    """Give back a run that is done with these images and this network, or refuse it."""
     images = source.of("train")
     own = None if model is None else initial_model(source.recipe, images, model)
     run.check_began(images.digest(), {} if own is None else named_class(own))
@@ -321,8 +319,7 @@ def _give_back(run: Run, source: Source, model: nn.Module | None) -> None:
 
 
 def _claim_folder(run: Run, recipe: Recipe, prepared: Prepared, held: ExitStack) -> Path | None:
-    """Claim the folder for this process alone, with this recipe in it, and return the state to go
-    on from; nothing is written if it is refused."""
+    """Claim the folder for this recipe, or write nothing; return the state to go on from."""
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
@@ -336,8 +333,7 @@ def _claim_folder(run: Run, recipe: Recipe, prepared: Prepared, held: ExitStack)
 
 
 def _brightness(images: Images) -> dict[str, float]:
-    """Measure the mean brightness of images, and its spread, on some from all over the set. A later
-    picture far outside it is unlike all that the network has seen."""
+    """Measure mean brightness and its spread: a picture far outside is unlike all that was seen."""
     count = min(len(images), 1000)
     some = torch.linspace(0, len(images) - 1, count).round().long()
     each = torch.cat(
@@ -348,8 +344,7 @@ def _brightness(images: Images) -> dict[str, float]:
 
 @contextmanager
 def _explained(state: Path | None, loop: Loop, folder: Path) -> Iterator[None]:
-    """Turn Ctrl-C into the sentence how to go on, and an error before the first step into one about
-    the state."""
+    """Turn Ctrl-C, and an error of the state before the first step, into a sentence."""
     recipe = loop.recipe
     try:
         yield

@@ -13,8 +13,7 @@ from torchcaps.train.recipe import Recipe
 def warn_of_groups(
     recipe: Recipe, root: str | os.PathLike[str] | None, own: tuple[Images, Images] | None
 ) -> None:
-    """Say before training that pictures which their names put together are trained on and tested,
-    where nobody said which belong together."""
+    """Warn where the test has pictures that names group with training ones, and nobody said so."""
     hint = None
     if own is not None:
         train, test = map(as_listed, own)
@@ -30,8 +29,7 @@ def warn_of_groups(
 def groups_of_result(
     recipe: Recipe, images: Images, training: Images, validation: Images, test: Images
 ) -> dict[str, Any]:
-    """Say how many groups are trained on, held out and tested, and how even that is; nothing where
-    images have none. `images` are those trained on and those held out."""
+    """Say how many groups lie where, and how even that is; nothing of images without groups."""
     whole, tested = as_listed(images), as_listed(test)
     if whole.groups is None or tested.groups is None:
         return {}

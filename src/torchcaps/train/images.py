@@ -99,8 +99,7 @@ def parted(recipe: Recipe, images: Images) -> tuple[Images, Images | None]:
 
 
 def watched(recipe: Recipe, images: Images) -> tuple[Images, Images]:
-    """Part them into those that are trained on and those that are looked at after every epoch: held
-    out, or, where nothing is, about a thousand of the same."""
+    """Part off what is looked at after every epoch: held out, or about a thousand of the same."""
     training, held = parted(recipe, images)
     if held is not None:
         return training, held

@@ -18,8 +18,7 @@ from torchcaps.types import Output, ScoresAre
 
 
 class Judged(NamedTuple):
-    """The share of images that are right, the line it has to beat, what the network says of every
-    image where that is always the same, and the measures in which every class counts the same."""
+    """What `judge` finds: accuracy, the line to beat, a constant answer, measures of classes."""
 
     accuracy: float
     commonest: Commonest
@@ -79,8 +78,7 @@ def judge(model: nn.Module, images: Images, ranks: Ranks, *, most: int = 256) ->
 
 
 class _Answers(NamedTuple):
-    """What a network says of some images: how many are right, how many are called each class, and
-    labels and scores, batch by batch."""
+    """What a network says of images: how many are right, or called each class; by batches."""
 
     right: int
     named: Tensor

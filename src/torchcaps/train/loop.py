@@ -133,8 +133,7 @@ class Loop:
         return self.training.given >= len(self.training)
 
     def train(self, state: Path | None = None) -> Iterator[None]:
-        """Train all epochs that are left, those after a state if there is one, a step whenever the
-        next is asked for."""
+        """Train the epochs that are left, after a state if there is one, a step at each `next`."""
         if state is not None:
             self._restore(torch.load(state, weights_only=True, map_location="cpu"))
         failed = True
@@ -176,8 +175,7 @@ class Loop:
             return validated(update.network, update.recipe, batch, judged_by=update.judged_by)
 
     def shown(self) -> Iterator[tuple[Batch, tuple[Output, dict[str, Tensor]], bool]]:
-        """Show the network every batch of validation; last whether it counts, as no stand-in
-        does."""
+        """Show the network each batch of validation, last whether it counts: no stand-in does."""
         for batch in self.validation:
             here = brought(batch, self.device)
             yield here, self.validation_step(here), self.validation.share > 0
@@ -276,7 +274,6 @@ class Loop:
             self._tell(lambda each: each.on_validation_end(self))
 
     def over_ranks(self, sums: Sums) -> Sums:
-        """Give the sums of all ranks together."""
         together = Sums()
         for each in self.ranks.gathered(sums):
             for name, (total, count) in each.items():

@@ -72,8 +72,7 @@ def fit_many(
 
 
 def outcomes(calls: Sequence[Mapping[str, Any]]) -> list[Run | Exception]:
-    """Say what became of each run, whatever became of the others; a call is what `fit` is called
-    with, by its names."""
+    """Say what became of each run; a call is what `fit` is called with, by its names."""
     ranks = join()
     if ranks.count > 1:
         raise TorchcapsError(

@@ -59,8 +59,7 @@ class Measures(Watcher):
             loop.log(name, value)
 
     def _revived(self, dead: dict[str, Tensor]) -> dict[str, float]:
-        """Count revivals/ by layer: of the capsules that live, the ends of epochs at which each was
-        dead since it lived before."""
+        """Count revivals/ by layer: for how many epochs capsules that live now had been dead."""
         found = {}
         for name, now in dead.items():
             nobody = torch.zeros(now.shape, dtype=torch.int64)
@@ -89,8 +88,7 @@ def counted(dead: dict[str, Tensor]) -> dict[str, float]:
 def seen_of_capsules(
     model: nn.Module, images: Images
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Say which capsules are dead, by layer, and coupling_std/; nothing for a network without a
-    trace."""
+    """Say which capsules are dead, by layer, and coupling_std/; nothing without a trace."""
     if "keep" not in inspect.signature(model.forward).parameters:
         return {}, {}
     device = next(model.parameters()).device
@@ -118,9 +116,8 @@ def seen_of_capsules(
 
 @torch.no_grad()
 def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
-    """Measure keys a class, their entropy and its bound, from couplings on 11 levels, where the
-    last routed layer has one parent for each class; and zero_blocks/ of every layer with a matrix
-    for each child and parent."""
+    """Measure keys a class, their entropy and its bound, on 11 levels, where the last parents are
+    the classes; and zero_blocks/ of every layer with a matrix for each child and parent."""
     found = {}
     for name, layer in parts(model).items():
         weight = getattr(layer, "weight", None)

@@ -123,8 +123,7 @@ class Training(lightning.LightningModule):
         return 1 if self._trainer is None else int(self.trainer.accumulate_grad_batches)
 
     def _counts_for(self, batch_idx: int) -> float:
-        """Give what a batch counts for in its update: 1, but more in the last update of an epoch
-        where few are left. Lightning divides by as many as there are in a whole one."""
+        """Give what a batch counts for: more than 1 where an epoch's last update has few."""
         every = self._batches_an_update()
         if every == 1:
             return 1.0

@@ -40,8 +40,7 @@ def slower_weights(recipe: Recipe, model: nn.Module) -> Iterable[nn.Parameter]:
 def make_optimiser(
     recipe: Recipe, parameters: Iterable[nn.Parameter], *, slower: Iterable[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """Give the optimiser that a recipe names, with its options. The weights that are `slower` are a
-    second group, whose rate is a `share` of that of the first."""
+    """Give the optimiser of a recipe; `slower` weights have a `share` of the rate, as a group."""
     weights, slow = list(parameters), set(map(id, slower))
     how: dict[str, Any] = {
         "lr": recipe.learning_rate,

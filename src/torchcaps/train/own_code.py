@@ -67,8 +67,7 @@ def imported_files() -> list[dict[str, str]]:
 
 
 def fault_of_own_code(error: Exception) -> str | None:
-    """Write the sentence about an error that an imported file raised; None for a fault of
-    torchcaps, which such a file may have called."""
+    """Write the sentence about an error of an imported file; None for a fault of torchcaps."""
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__"))

@@ -44,8 +44,7 @@ class Protocol:
     departs: Mapping[str, str] = field(default_factory=dict)
 
     def departures(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        """List the departures that stand when these fields are given: another value makes a
-        sentence false."""
+        """List the departures that stand: another value of a field makes its sentence false."""
         given = {**self.fields, **fields}
         unchanged = (name for name in self.departs if given[name] == self.fields[name])
         return tuple(self.departs[name] for name in unchanged)

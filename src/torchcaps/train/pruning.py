@@ -114,8 +114,7 @@ class Prune(Watcher):
         return {name: loop.ranks.mean(found) for name, found in self._gradients(loop).items()}
 
     def _gradients(self, loop: Loop) -> Mapping[str, Tensor]:
-        """Give the mean gradient of the training loss over some batches, by the names of the
-        weights. A copy of the network is asked, whose running means may move."""
+        """Give the mean gradient over some batches, of a copy, whose running means may move."""
         model, recipe = copy.deepcopy(loop.model).train(), loop.update.recipe
         # As in every step.
         eval_frozen(model, recipe.freeze)

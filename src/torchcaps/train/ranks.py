@@ -88,8 +88,7 @@ class Ranks:
 
     @contextmanager
     def together(self, model: nn.Module) -> Iterator[nn.Module]:
-        """Give the network as all ranks train it: its gradients are sums over them, and on GPUs
-        batch normalisation measures the whole batch."""
+        """Give the network as all train it: gradients are sums, GPUs normalise whole batches."""
         if self.count == 1:
             yield model
             return
@@ -147,8 +146,7 @@ def join() -> Ranks:
 
 
 def _of_slurm() -> tuple[int, int, int]:
-    """Rank, their number, and the rank on this machine; where the first one is, goes to where torch
-    looks for it."""
+    """Find rank, number and local rank, and tell torch where the first rank is."""
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
     # The run folder says how to go on; requeueing is the user's own choice.

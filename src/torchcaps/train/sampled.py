@@ -31,8 +31,7 @@ TRIED = 8
 
 
 class Sampled:
-    """The measurements that a recipe names, of a seeded sample of at most 1,000 of the images that
-    an epoch is validated on."""
+    """What a recipe measures of a seeded sample of at most 1,000 validation images."""
 
     def __init__(self, recipe: Recipe, images: Images):
         self.recipe, self.images = recipe, images
@@ -48,8 +47,7 @@ class Sampled:
             raise TorchcapsError(f"measure={', '.join(self.recipe.measure)}: {error}") from None
 
     def of_epoch(self, model: nn.Module, epoch: int, *, step: int) -> dict[str, Any]:
-        """Give what a row of the metrics has besides: "measured", by name, where the epoch has its
-        turn."""
+        """Give what a row of metrics has besides, under "measured", where it has its turn."""
         if not self.recipe.measure or epoch % self.recipe.measure_every:
             return {}
         return {"measured": self._measured(model, self.index, step=step)}

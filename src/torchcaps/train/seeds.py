@@ -7,8 +7,7 @@ WEIGHTS, ORDER, STEP, HOLD_OUT, AUGMENT, SOME, CROP, MASKS, MEASURE = range(9)
 
 
 def seed_of(seed: int, *numbers: int) -> int:
-    """Give a seed below 2^63; neighbouring numbers give unrelated ones (the mixer of
-    SplitMix64)."""
+    """Give a seed below 2^63, by the mixer of SplitMix64: neighbouring numbers are unrelated."""
     for number in (0, *numbers):
         seed = (seed + (number + 1) * 0x9E3779B97F4A7C15) % 2**64
         seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 % 2**64

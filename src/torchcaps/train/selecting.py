@@ -33,8 +33,7 @@ def cost(metrics: Mapping[str, float], select_by: SelectBy) -> float:
 
 
 def check_selectable(select_by: SelectBy, held: Images) -> None:
-    """Refuse a measure that the images which are held out do not have, as far as their labels are
-    known before they are shown."""
+    """Refuse a measure that held-out images do not have, as far as their labels are known."""
     if select_by not in MEASURES:
         return
     if held.judged_by != "class":

@@ -48,8 +48,7 @@ def check_own(recipe: Recipe, model: nn.Module | None) -> None:
 
 
 def check_images_given(own: object) -> None:
-    """Say whether own=(train, test) holds two sets of images, and no torch Dataset of somebody
-    else."""
+    """Refuse what is not two sets of images, such as a torch Dataset of somebody else."""
     if not isinstance(own, tuple | list) or len(own) != 2:
         came = (
             f"{len(own)} of them" if isinstance(own, tuple | list) else f"one {type(own).__name__}"
@@ -155,7 +154,6 @@ def is_without(model: nn.Module, made_new: Collection[str]) -> bool:
 
 
 def take_weights(model: nn.Module, file: Path) -> None:
-    """Give a network the weights that were saved of it."""
     if isinstance(model, OwnNetwork):
         training = model.training
         load(file, model=model.module)

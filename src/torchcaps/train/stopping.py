@@ -52,8 +52,7 @@ class StopAtAccuracy(Watcher):
 
 
 class StopWithoutProgress(Watcher):
-    """Stop after `patience` epochs of which none was better than all before, by what `select_by`
-    says; `lowest` is the cost of the best."""
+    """Stop after `patience` epochs without a better one; `lowest` is the cost of the best."""
 
     kept = ("lowest", "since")
 
@@ -73,8 +72,7 @@ class StopWithoutProgress(Watcher):
 
 
 class KeepBest(Watcher):
-    """Write the network down whenever it is the best so far, by what `select_by` says; `lowest` is
-    its cost."""
+    """Write down the network whenever it is the best, by `select_by`; `lowest` is its cost."""
 
     kept = ("lowest", "epoch")
 

@@ -70,8 +70,7 @@ class Rows:
             self.places.add_(self.width)
 
     def read(self, count: int) -> Any:
-        """Give the first rows, as an array [count, width]; the next one is written in their
-        place."""
+        """Give the first rows, as an array [count, width], and begin anew in their place."""
         if self.most > 1:
             self.places.copy_(self.first)
         if self.array is None or self.kept.device.type != "cpu":
@@ -137,15 +136,13 @@ class Update:
         first: bool = True,
         last: bool = True,
     ) -> None:
-        """Train on a batch that is on the device of the network, its loss times a factor; its means
-        count as those of so many images, which are all that it has where nobody says. With the
-        `first` batch an update begins, with the `last` it ends."""
+        """Train on a batch on the network's device, its loss times a factor; its means count for so
+        many images, by default its own. The `first` batch begins an update, the `last` ends it."""
         self.fill()
         self.work(batch, factor=factor, first=first, last=last)
         self.worked(len(batch.labels) if images is None else images, last=last)
 
     def compile_loss(self) -> None:
-        """Have torch.compile make one graph of the loss."""
         self.loss = compiled(loss_and_accuracy)
 
     def rate_now(self) -> float:

@@ -118,8 +118,7 @@ def _check_ranges(ranges: AffineRanges) -> None:
 
 
 def _places(pixels: Tensor, linear: Tensor, side: int) -> tuple[Tensor, Tensor]:
-    """Find the least and the most shift (x, y) that keeps an image's ink in the frame, each [b,
-    2]."""
+    """Find the least and the most shift (x, y) that keep all ink in the frame, each [b, 2]."""
     height, width = pixels.shape[2:]
     x = torch.arange(width, device=pixels.device) - (width - 1) / 2
     y = torch.arange(height, device=pixels.device) - (height - 1) / 2

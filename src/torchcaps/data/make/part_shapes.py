@@ -75,8 +75,7 @@ OBJECTS: Mapping[str, tuple[CanonicalPart, ...]] = MappingProxyType(
 
 
 def _box(x: Tensor, y: Tensor, centre: tuple[float, float], half: tuple[float, float]) -> Tensor:
-    """Return the larger of the distances to the two pairs of sides: corners stay sharp at any
-    offset."""
+    """Return the larger distance to the two pairs of sides: corners stay sharp at any offset."""
     return torch.maximum((x - centre[0]).abs_() - half[0], (y - centre[1]).abs_() - half[1])
 
 

@@ -234,8 +234,7 @@ def _stray_parts(draws: _Draws, sample: Tensor, spec: PartWholeSpec) -> tuple[Te
 
 
 def _occluder(u: Tensor, own_pose: Tensor, spec: PartWholeSpec) -> Tensor:
-    """Place a disk as large as one of the whole's parts, so that it hides half of that part's
-    circle."""
+    """Place a disk as large as one of the whole's parts, so that it hides half of its circle."""
     victim = own_pose[torch.arange(len(u), device=u.device), _pick(u[:, 1], 0, spec.parts - 1)]
     cos, sin = (value.to(torch.float32) for value in cos_sin(u[:, 2] * (2 * math.pi)))
     # Two unit circles 0.8 apart share half their area.

@@ -176,8 +176,7 @@ def from_npz(
 
 
 def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[int, ...], int]:
-    """Return the shape that an array's header states, where the archive holds as many bytes, and
-    how many bytes of memory it takes to be read."""
+    """Return an array's shape, which its header states rightly, and the memory that it takes."""
     size = archive.getinfo(member).file_size
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file)

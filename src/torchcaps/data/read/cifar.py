@@ -31,8 +31,7 @@ MOST_BYTES = 1 << 28
 
 
 class _Layout(NamedTuple):
-    """How the authors named one set, its folders and its files: in the binary version these end in
-    .bin, and archives are called after the version."""
+    """How the authors named one set, its folders and its files, which may end in .bin."""
 
     name: str
     archive: str

@@ -76,7 +76,6 @@ def dogs_vs_cats(
 
 
 def _folder(root: Path) -> Path:
-    """Find where the labelled pictures lie."""
     for folder in (root, root / "train", root / "dogs-vs-cats" / "train"):
         if folder.is_dir() and any(NAMED.fullmatch(path.name) for path in folder.iterdir()):
             return folder

@@ -240,8 +240,7 @@ def _why(error: Exception) -> str:
 
 
 def _first_byte(response: http.client.HTTPResponse, start: int, size: int) -> int:
-    """Say which byte of the file the body begins with, in an answer that tells of the right
-    file."""
+    """Say which byte of the file the body begins with; refuse an answer about another file."""
     if response.status == 206:
         found = _PART.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:

@@ -145,8 +145,7 @@ def pixels_of(
 def _shape(
     files: list[Path], size: Size | None, channels: Literal[1, 3] | None
 ) -> tuple[int, int, Literal[1, 3]]:
-    """Find height, width and channels of all these pictures; only what is not given is looked
-    up."""
+    """Find height, width and channels of all these pictures, as far as they are not given."""
     if size is not None and channels is not None:
         return *size, channels
     measures = [measure_picture(path) for path in files]

@@ -94,8 +94,7 @@ def how_parted(training: Listed, test: Listed, by: str | None = None) -> str:
 def told_of_folder(
     root: str | os.PathLike[str], by: str | None, fold: tuple[int, int] | None = None
 ) -> tuple[str | None, Suggested | None]:
-    """Say how the groups of a folder of pictures are parted, or, where nobody said which there are,
-    those that names suggest."""
+    """Say how the groups of a folder are parted, or, without any, which ones names suggest."""
     home = path_of("root", root)
     training, test = (listed(home, split, groups=by, fold=fold) for split in ("train", "test"))
     if by is not None:

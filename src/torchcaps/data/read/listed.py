@@ -187,8 +187,7 @@ def tell_left_out(root: Path, whole: list[Path]) -> None:
 
 
 def inside(folder: Path, home: Path) -> list[Path]:
-    """List what lies in a folder, by name and without hidden things; no link may lead out of
-    home."""
+    """List what lies in a folder and is not hidden, by name; no link may lead out of home."""
     found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     for path in found:
         if path.is_symlink() and not _stays(path, home):

@@ -111,8 +111,7 @@ def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
 
 
 def _meanings(home: Path, wnids: list[str]) -> tuple[str, ...]:
-    """Return the first word for each class; where two classes share it, their names in wnids.txt
-    too."""
+    """Return the first word for each class, and its name where two classes share the word."""
     words = {wnid: meaning for wnid, meaning, *_ in _lines(home / "words.txt", 2)}
     first = [words.get(wnid, wnid).split(",")[0].strip() for wnid in wnids]
     return tuple(

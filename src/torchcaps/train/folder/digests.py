@@ -15,8 +15,7 @@ PARTIAL = re.compile(
 
 
 def is_partial(file: Path) -> bool:
-    """Say whether it was left behind by a write of a run that was cut off, and not somebody's own
-    .partial file."""
+    """Say whether a write of a run that was cut off left it behind: others' .partial files stay."""
     return file.name == "state.partial" or bool(PARTIAL.fullmatch(file.name))
 
 

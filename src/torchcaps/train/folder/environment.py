@@ -40,8 +40,7 @@ def environment() -> dict[str, Any]:
 
 
 def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
-    """Refuse to open a run that began with files which are not imported here; say where one of them
-    has changed since. `began` is what the run wrote down of its environment."""
+    """Refuse a run, begun with code that is not imported here; tell which files changed since."""
     files = began.get("imported", [])
     files = files if isinstance(files, list) else [files]
     imported = {Path(one["path"]).stem: one for one in imported_files()}

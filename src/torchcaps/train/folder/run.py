@@ -129,8 +129,7 @@ class Run:
 
     @property
     def kept(self) -> str | None:
-        """The epoch whose weights are the best and were kept, and why it is that; None where they
-        are the last, and where nobody wrote it down."""
+        """The epoch whose weights were kept as the best, and why; None where they are the last."""
         best = self.result().get("best_epoch")
         if best is None:
             return None
@@ -162,8 +161,7 @@ class Run:
 
     @property
     def measures(self) -> dict[str, float]:
-        """The measures in which every class counts the same, in percent, by name; without those
-        that are undefined or were not written down."""
+        """The measures in which every class counts the same, in percent, those that are known."""
         found = self.result().get("measures", {})
         try:
             values = {name: found[name]["value"] for name in MEASURES if name in found}
@@ -200,8 +198,7 @@ class Run:
         return found
 
     def commits(self) -> list[str | None]:
-        """Name the commits of the code that began it, and of all other code that went on with
-        it."""
+        """Name the commits of the code that began it, and of other code that went on with it."""
         seen = self.about()
         more = seen.get("went_on_with", [])
         found = [seen.get("commit"), *(more if isinstance(more, list) else [more])]
@@ -273,8 +270,7 @@ class Run:
             self.put(partial, path)
 
     def remove_partial_files(self) -> None:
-        """Remove partial files of processes that were killed; only who holds the folder alone
-        may."""
+        """Remove what killed processes left; only who holds the folder alone may."""
         for file in self.folder.iterdir():
             if is_partial(file):
                 file.unlink(missing_ok=True)
@@ -292,16 +288,14 @@ class Run:
         return recipe.model_copy(update=settled)
 
     def is_finished(self, recipe: Recipe) -> bool:
-        """Say whether nothing is left to do. The folder must be free or hold this recipe, but that
-        the number of epochs may be raised."""
+        """Say whether nothing is left to do; the number of epochs may have been raised."""
         if self.check(recipe) != recipe or not self.is_done:
             return False
         check_digest(self.model_file)
         return bool(self.result())
 
     def check(self, recipe: Recipe) -> Recipe | None:
-        """Make sure that the folder is free, or holds this recipe for at most as many epochs; the
-        recipe that it holds."""
+        """Refuse a folder that is not free or of this recipe; return the recipe it holds."""
         if self.recipe_file.is_file():
             old = self.recipe
             if old != recipe and not recipe.goes_on_from(old):
@@ -349,8 +343,7 @@ class Run:
             self.write(self.environment_file, json.dumps(seen, indent=2))
 
     def check_began(self, data: str, about: Mapping[str, Any]) -> None:
-        """Make sure that it was begun on images of this digest, and with a network of one's own of
-        the class that `about` has."""
+        """Make sure that it began on images of this digest, and with a network of this class."""
         own_class = about.get("class")
         seen = read_objects(self.environment_file)[0]
         if seen.get("training_images") != data:

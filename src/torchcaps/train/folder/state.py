@@ -96,8 +96,7 @@ def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive that takes more memory than its file has bytes: some megabytes that are
-    compressed, or lie on each other, may become gigabytes."""
+    """Refuse an archive that takes more memory than its file has bytes, as bombs do."""
     members = archive.infolist()
     if any(each.compress_type != zipfile.ZIP_STORED for each in members):
         raise pickle.UnpicklingError("it is compressed, and torch compresses nothing")
@@ -106,8 +105,7 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _check_alignment(archive: zipfile.ZipFile) -> None:
-    """Refuse a bad alignment: torch divides by the number that an archive has for the alignment of
-    its tensors, and a division by zero ends the process."""
+    """Refuse an alignment of 0, by which torch would divide, which ends the process."""
     for name in archive.namelist():
         if name.endswith(ALIGNMENT):
             text = archive.read(name)[:20]
