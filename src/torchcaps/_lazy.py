@@ -1,8 +1,7 @@
 """Rooms that load a name when it is first used (PEP 562), and rooms that load all they have.
 
 What a room shows is what its `__init__` imports out of its modules, each name under the same name,
-which type checkers take for public: `from torchcaps.room.module import name as name`. Such a name
-may be a module itself: `from torchcaps import room as room`.
+which type checkers take for public: `from torchcaps.room.module import name as name`.
 """
 
 import ast
@@ -22,12 +21,7 @@ class LazyRoom(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        home = self._homes[name]
-        if home == self.__name__:
-            found: Any = importlib.import_module(f"{home}.{name}")
-        else:
-            found = getattr(importlib.import_module(home), name)
-        vars(self)[name] = found
+        found = vars(self)[name] = getattr(importlib.import_module(self._homes[name]), name)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,9 +46,8 @@ def publish(room: str) -> dict[str, str]:
     homes = {
         alias.name: str(node.module)
         for node in ast.walk(ast.parse(inspect.getsource(package)))
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{room}.")
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{room}.")
         for alias in node.names
-        if alias.asname == alias.name
     }
     vars(package)["__all__"] = sorted(homes)
     return homes
