@@ -33,7 +33,7 @@ def failure_of(error: Exception) -> Failure | None:
             f"memory ran out ({reason}); take a smaller --batch-size or network: "
             f"torchcaps estimate says what a step takes.",
         )
-    # Lightning and torchmetrics import torchvision where it is installed.
+    # Lightning imports torchvision where it is installed, by torchmetrics.
     if _is_raised_inside(error, "torchvision"):
         return Failure(
             2,
