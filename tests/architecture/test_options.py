@@ -21,7 +21,7 @@ COMMON = {"norm", "start", "agreement", "normalise", "prior", "child_id", "poses
 OWN = [(name, x) for name, every in OPTIONS.items() for x in sorted(every - SHARED - COMMON)]
 # A kernel has to know what it computes with, and the loop that three routings share is one of them.
 FORMS = ("ops/fused/{}.py", "ops/native/{}.py")
-LOOP = {f"ops/fused/{name}.py" for name in ("loop", "mixing")}
+LOOP = {f"ops/fused/{name}.py" for name in ("loop", "rules", "mixing")}
 # Of EM routing, for children that several windows see.
 LOOP |= {"ops/routing/shared_children.py"}
 

@@ -273,10 +273,9 @@ def test_nothing_is_larger_than_it_must_be(way, case, keep, monkeypatch):
     slots = leaves["weight"].shape[0]
     couplings = 4 * parents.shape[:-1].numel() * slots
     votes = couplings * parents.shape[-1]
-    # For the backward pass too; these make a tensor of all iterations', the others one of each.
+    # For the backward pass too; EM makes a tensor of every iteration's, the others one of all.
     least = {"distance": 1, "em": 1}.get(case.algorithm, 0)
-    at_once = case.algorithm == "distance" or (case.algorithm, way) == ("dynamic", "native")
-    times = max(len(routed.steps) if at_once else bool(routed.steps), least)
+    times = least if case.algorithm == "em" else max(len(routed.steps), least)
     needed = max(times * couplings, *(x.nbytes for x in leaves.values()))
     if (case.algorithm, way) in STORES_VOTES:
         assert needed <= watch.bytes <= votes // 4

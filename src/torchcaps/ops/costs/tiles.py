@@ -5,17 +5,19 @@ tiles: of votes, or where only their sum is asked for, of children and of weight
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
 from torchcaps.ops.costs import distance as distance_flops
 from torchcaps.ops.costs import em as em_flops
+from torchcaps.ops.costs import loop
 from torchcaps.ops.costs.base import register, sizes_of
 from torchcaps.ops.fused import distance, em, likely, mixing
 from torchcaps.ops.fused.distance_tiles import Given
-from torchcaps.ops.fused.tiles import TILE_BYTES, MadeOf, TiledVotes, size_of
-from torchcaps.ops.operators import Asked
+from torchcaps.ops.fused.loop import Given as Looped
+from torchcaps.ops.fused.tiles import TILE_BYTES, MadeOf, Tile, TiledVotes, size_of
 
 __all__: list[str] = []
 
@@ -26,43 +28,29 @@ def _on_meta(made_of: MadeOf) -> TiledVotes:
     return TiledVotes(MadeOf(*moved).vote_map, made_of.dtype)
 
 
-def _total(made_of: MadeOf) -> int:
-    """Count the products of the sum of all votes: children of a tile that share weights are summed
-    first, but through windows, where it is a convolution."""
-    products, votes = sizes_of(made_of).products, _on_meta(made_of)
-    if made_of.window or not products:
-        return products
-    tile = next(votes.wide_tiles(next(votes.lanes())))
-    return products // votes.positions * math.ceil(votes.positions / size_of(tile.positions))
+def _mixing(made_of: MadeOf) -> loop.Mixing:
+    size, votes = sizes_of(made_of), _on_meta(made_of)
+    if not size.products:
+        return loop.Mixing(0, 0, 0)
+
+    def products(tiles: Iterator[Tile]) -> int:
+        """Count products where the children of a tile that share weights are summed first."""
+        parts = math.ceil(votes.positions / size_of(next(tiles).positions))
+        return size.products // votes.positions * parts
+
+    lanes = next(votes.lanes())
+    # Through windows by a convolution.
+    total = size.products if made_of.window else products(votes.wide_tiles(lanes))
+    return loop.Mixing(size.products, size.agreement, total)
 
 
-def _mixed(given: mixing.Given) -> int:
-    size = sizes_of(given.votes)
-    if given.is_uniform:
-        return _total(given.votes)
-    return size.products + (1 + (given.query is not None)) * size.agreement
-
-
-def _mixed_backward(asked: Asked[mixing.Given]) -> int:
-    """Count votes that are made once, what they agree with, and gradients of poses and weights."""
-    given, needs, size = asked.given, asked.needs, sizes_of(asked.given.votes)
-    wanted, comes = mixing.terms(asked), asked.gradients[0] is not None
-    if given.is_uniform:
-        return comes * (needs[0] + needs[1]) * _total(given.votes)
-    handed_on = wanted.mixes + wanted.agrees
-    products = 1 + (handed_on > 0) * (needs[0] + needs[1])
-    asks_h = comes and (wanted.to_logits or wanted.to_added)
-    met = (given.query is not None) + asks_h + wanted.to_query + handed_on
-    return products * size.products + met * size.agreement
-
-
-def _of_mixing(given: mixing.Given, backward: bool) -> int:
-    size = sizes_of(given.votes)
-    if given.is_uniform:
-        tiles = min(size.children // size.alike, TILE_BYTES) + min(size.weight, TILE_BYTES)
+def _of_loop(given: Looped, backward: bool) -> int:
+    size, votes = sizes_of(given.made_of), _on_meta(given.made_of)
+    if loop.is_uniform(given):
+        tiles = min(size.children, TILE_BYTES) + min(size.weight, TILE_BYTES)
     else:
-        tiles = _tiles(_on_meta(given.votes), 3 + backward)
-    return _held(given.votes, backward, tiles + 2 * size.parents)
+        tiles = _tiles(votes, 3 + backward)
+    return _held(given.made_of, backward, tiles + 2 * given.loop.iterations * size.parents)
 
 
 def _of_distance(given: Given, backward: bool) -> int:
@@ -101,7 +89,12 @@ def _tiles(votes: TiledVotes, held: int) -> int:
     return 0
 
 
-register(mixing.mix, _of_mixing, _mixed, _mixed_backward)
+register(
+    mixing.mix,
+    _of_loop,
+    lambda given: loop.forward(given, _mixing(given.made_of)),
+    lambda asked: loop.backward(asked, _mixing(asked.given.made_of)),
+)
 register(em.moments, _of_em, em_flops.moments, em_flops.backward)
 register(em.distances, _of_em, em_flops.distances, em_flops.backward)
 register(distance.measured, _of_distance, distance_flops.forward, distance_flops.backward)

@@ -77,8 +77,9 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     *lead, n_in, _, _ = votes.shape
     parts = made_of(vote_map, votes)
     given = asked.scale if isinstance(asked.scale, Tensor) else None
+    bias = None if asked.bias is None else asked.bias.to(parts.dtype)
     length = activation.to(parts.dtype).expand(*lead, n_in)
-    bias = by_sample(asked.bias, votes[..., 0, :, :], window)
+    bias = None if bias is None else by_sample(bias, votes[..., 0, :, :], window)
     record = recorded(asked.keep, asked.couple)
     constant = asked.detach == "iterations"
     if constant and given is not None:

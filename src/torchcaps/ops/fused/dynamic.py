@@ -16,13 +16,15 @@ Ambiguities: none.
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import widen
-from torchcaps.ops.fused.loop import route
+from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.fused.results import by_sample
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.dynamic import DynamicOptions, check_dynamic, factor_of
 from torchcaps.types import Routed, VoteMap
 
@@ -38,28 +40,26 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """
     votes, asked = vote_like(vote_map), DynamicOptions(**options)
     check_dynamic(votes, asked)
-    factor = factor_of(asked.agreement, widen(votes.new_empty(())).dtype)
-    ends = Agreement(asked.squash, asked.odd_bias, biases(vote_map, votes, asked.bias))
-
-    def query_of(query: Tensor | None, pose: Tensor) -> Tensor:
-        agreed = pose if factor is None else factor * pose
-        return agreed if query is None else query + agreed
-
-    return route(
-        vote_map,
-        votes,
-        ends.parents,
-        query_of,
-        keep=asked.keep,
-        couple=asked.couple,
-        share=1 / (votes.shape[-2] + asked.leaky),
+    loop = Loop(
+        "agreement",
+        asked.squash,
+        asked.odd_bias,
         iterations=asked.iterations,
-        prior=asked.prior,
+        share=1 / (votes.shape[-2] + asked.leaky),
         leaky=asked.leaky,
         detach=asked.detach,
     )
+    dtype = widen(votes.new_empty(())).dtype
+    factor = factor_of(asked.agreement, dtype)
+    if factor is not None:
+        factor = torch.as_tensor(factor, dtype=dtype, device=votes.device).reshape(1, 1, 1, 1)
+    bias = biases(vote_map, votes, asked.bias)
+    ends = Agreement(asked.squash, asked.odd_bias, bias)
+    by: dict[str, Any] = {"prior": asked.prior, "rule_weight": factor, "rule_bias": bias}
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple, **by)
 
 
 def biases(vote_map: VoteMap, votes: Tensor, bias: Tensor | None) -> Tensor | None:
     """View a bias in the precision of the loop as [b or 1, p or 1, j, d]."""
-    return by_sample(bias, votes[..., 0, :, :], vote_map.window)
+    wide = None if bias is None else bias.to(widen(votes.new_empty(())).dtype)
+    return None if wide is None else by_sample(wide, votes[..., 0, :, :], vote_map.window)

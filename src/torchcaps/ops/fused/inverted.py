@@ -20,9 +20,11 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps.ops.checks import widen
-from torchcaps.ops.fused.loop import route
+from torchcaps.ops.fused.loop import Loop
+from torchcaps.ops.fused.rules import Present
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted, normalised
+from torchcaps.ops.fused.weighted import route
+from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted
 from torchcaps.types import Routed, VoteMap
 
 
@@ -37,19 +39,20 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
     votes, asked = vote_like(vote_map), InvertedOptions(**options)
     check_inverted(votes, asked)
     # Of one number: `votes` stands for more than there is memory.
-    dtype, size, scale = widen(votes.new_empty(())).dtype, votes.shape[-1], asked.scale
+    dtype, size = widen(votes.new_empty(())).dtype, votes.shape[-1]
+    weight = bias = None
+    if asked.norm is not None:
+        weight, bias = (x.to(dtype).expand(size) for x in asked.norm)
+    scale, factor, of_rule = asked.scale, asked.scale, (weight, bias)
     if isinstance(scale, Tensor):
-        scale = scale.reshape(()).to(votes.device, dtype)
-    norm = [x.to(dtype).expand(size) for x in asked.norm or ()]
-    return route(
-        vote_map,
-        votes,
-        lambda sums: normalised(sums, norm[0], norm[1]) if norm else sums,
-        lambda _, pose: scale * pose,
-        keep=asked.keep,
-        couple=asked.couple,
-        share=1 / votes.shape[-2],
-        iterations=asked.iterations,
-        start=None if asked.start is None else scale * asked.start.to(dtype),
-        activations=False,
-    )
+        # As a number it would have no gradient, so it goes into the weights of the rule.
+        factor, scale = scale.reshape(()).to(votes.device, dtype), 1.0
+        of_rule = (factor.reshape(1, 1, 1, 1), None)
+        if weight is not None and bias is not None:
+            of_rule = (factor * weight, factor * bias)
+    loop = Loop("present", scale=scale, iterations=asked.iterations, share=1 / votes.shape[-2])
+    query = None if asked.start is None else factor * asked.start.to(dtype)
+    names, parameters = ("start", "rule_weight", "rule_bias"), (query, *of_rule)
+    by: dict[str, Any] = {"activations": False, **dict(zip(names, parameters, strict=True))}
+    ends = Present(1.0, weight, bias)
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple, **by)

@@ -5,15 +5,15 @@ The sum of all votes is one product, or through windows one convolution.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import without_autocast
+from torchcaps.ops.fused.loop import Given, Mixed, Visit, visits
 from torchcaps.ops.fused.tiles import (
     Lanes,
-    MadeOf,
     Tile,
     TiledVotes,
     VoteGradients,
@@ -23,196 +23,263 @@ from torchcaps.ops.fused.window_sums import WindowSums
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
 
-class Given(NamedTuple):
-    """Votes, and what weighs them. Queries are [b, p, j, d], parameters of couplings [b, p, i, j],
-    where axes b and p of one stand for all samples and windows."""
+class TiledMixing:
+    """Sums over the children of one vote map. Parents are [b, p, j, d], couplings [b, p, i, j]."""
 
-    votes: MadeOf
-    query: Tensor | None = None
-    prior: Tensor | None = None
-    added: Tensor | None = None
-    share: float = 0.0
-    leaky: bool = False
-    detach: str = "none"  # "votes" and "coupling" hold the votes that make couplings constant
-    record: bool = False
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all couplings are `share`."""
-        return self.query is None and self.prior is None and self.added is None
-
-
-class Mixed(NamedTuple):
-    """Sums [b, p, j, d], and couplings [b, p, i, j] where they are recorded."""
-
-    sums: Tensor
-    couplings: Tensor
-
-
-class Terms(NamedTuple):
-    """Says which terms of a gradient somebody needs."""
-
-    mixes: bool  # (c + added) γ goes to the votes
-    agrees: bool  # ∂b q goes to the votes
-    to_query: bool
-    to_prior: bool
-    to_added: bool
-
-    @property
-    def to_logits(self) -> bool:
-        return self.agrees or self.to_query or self.to_prior
-
-
-def terms(asked: Asked[Given]) -> Terms:
-    given, (*of_votes, to_query, to_prior, to_added) = asked.given, asked.needs
-    mixes = any(of_votes) and asked.gradients[0] is not None
-    agrees = any(of_votes) and given.query is not None and given.detach in ("none", "states")
-    return Terms(mixes, agrees, to_query, to_prior and given.detach != "coupling", to_added)
-
-
-def _shapes(given: Given) -> Mixed:
-    samples, windows, n_in, n_out, size = given.votes.counts()
-    like = given.votes.pose.new_empty((), dtype=given.votes.dtype)
-    couplings = (samples, windows, n_in, n_out) if given.record else (0,)
-    return Mixed(like.new_empty(samples, windows, n_out, size), like.new_empty(couplings))
-
-
-def _forward(given: Given) -> Mixed:
-    found = _shapes(given)
-    with without_autocast(found.sums):
-        if given.is_uniform:
-            _add_total(given.votes, found.sums)
-            found.sums.mul_(given.share)
-            found.couplings.fill_(given.share)
-            return found
-        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
-        for lanes in votes.lanes():
-            q, s = _to_lanes(votes, given.query, lanes), votes.parents(lanes)
-            for tile in votes.tiles(lanes):
-                part = votes.votes(tile, votes.seen(tile))
-                _, c = _couplings(given, votes, tile, part, q)
-                if given.record:
-                    there = votes.of_couplings(found.couplings.transpose(0, 1), tile)
-                    there.copy_(votes.by_lane(c, lanes))
-                _add_mixed(votes, s, c, part)
-            found.sums.transpose(0, 1)[lanes] = votes.from_lanes(s, lanes)
-    return found
-
-
-def _backward(asked: Asked[Given]) -> Gradients:
-    given, needs, (of_sums, of_couplings) = asked.given, asked.needs, asked.gradients
-    wanted = terms(asked)
-    with without_autocast(given.votes.pose):
-        if given.is_uniform:
-            made = [None] * 4 if of_sums is None else _of_total(given, of_sums, needs[:4])
-            return [*made, None, None, None]
-        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
-        found = VoteGradients(votes, *needs[:4])
-        of_query, of_prior, of_added = (
+    def __init__(self, given: Given, needs: Sequence[bool]):
+        self.vote_map, self.dtype = given.made_of.vote_map, given.made_of.dtype
+        self.share, self.leaky = given.loop.share, given.loop.leaky
+        self.needs = needs[:4]
+        # [p, b, i, j], as lanes are cut
+        self.prior, self.added = (
+            None if x is None else x.transpose(0, 1) for x in (given.prior, given.added)
+        )
+        self.of_prior, self.of_added = (
             torch.zeros_like(x, memory_format=torch.contiguous_format)
             if x is not None and need
             else None
-            for x, need in zip((given.query, given.prior, given.added), needs[4:], strict=True)
+            for x, need in zip((given.prior, given.added), needs[4:], strict=True)
         )
+        # Gradients of pose, weight, vote bias and coordinates that were found window by window.
+        self._through_windows: Gradients = [None] * 4
+
+    @cached_property
+    def votes(self) -> TiledVotes:
+        return TiledVotes(self.vote_map, self.dtype)
+
+    @cached_property
+    def found(self) -> VoteGradients:
+        return VoteGradients(self.votes, *self.needs)
+
+    def total(self) -> Tensor:
+        """Return Σ_i û_ij."""
+        if self.vote_map.window is not None:
+            return WindowSums(self.vote_map, self.vote_map.window, self.dtype).sums()
+        s = self._parents()
+        for lanes in self.votes.lanes():
+            self._put(s, lanes, self.votes.total(lanes))
+        return s
+
+    def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
+        """Return s of a query; the couplings are written to `record`."""
+        votes, sums = self.votes, self._parents()
         for lanes in votes.lanes():
-            q, gamma = (_to_lanes(votes, x, lanes) for x in (given.query, of_sums))
-            of_q = votes.parents(lanes)
+            q, s = self._lanes(query, lanes), votes.parents(lanes)
+            for tile in votes.tiles(lanes):
+                part = votes.votes(tile, votes.seen(tile))
+                _, c = self._couplings(tile, part, q, adds)
+                if record is not None:
+                    there = votes.of_couplings(record.transpose(0, 1), tile)
+                    there.copy_(votes.by_lane(c, lanes))
+                self._add_mixed(s, c, part)
+            self._put(sums, lanes, s)
+        return sums
+
+    def add_total(self, of_total: Tensor) -> None:
+        """Keep the gradients that `total` has."""
+        if self.vote_map.window is not None:
+            sums = WindowSums(self.vote_map, self.vote_map.window, self.dtype)
+            self._through_windows = sums.gradients(of_total, *self.needs)
+            return
+        for lanes in self.votes.lanes():
+            of_s = self.votes.to_lanes(of_total.transpose(0, 1)[lanes])
+            self.found.add_to_total(lanes, of_s)
+
+    def back(
+        self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
+    ) -> Tensor | None:
+        """Keep the gradients that `mix` has, and return that of the query, if wanted."""
+        if not visit.goes_on:
+            return None
+        votes = self.votes
+        of_query = self._parents() if visit.to_query else None
+        for lanes in votes.lanes():
+            q, gamma = self._lanes(query, lanes), self._lanes(of_sum, lanes)
+            of_q = votes.parents(lanes) if visit.to_query else None
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
-                part = votes.votes(tile, seen)  # [t, j, d, p, b]
-                soft, c = _couplings(given, votes, tile, part, q)
-                of_b = None
-                if wanted.to_logits or wanted.to_added:
-                    h = torch.zeros_like(c) if gamma is None else votes.along(part, gamma)
-                    if of_couplings is not None:
-                        h += votes.of_couplings(of_couplings.transpose(0, 1), tile).flatten(-2)
-                    _add(votes, of_added, h, tile)
-                    if soft is not None and wanted.to_logits:
-                        of_b = soft * (h - (soft * h).sum(1, keepdim=True))
-                        _add(votes, of_prior, of_b, tile)
-                if of_query is not None and of_b is not None:
-                    _add_mixed(votes, of_q, of_b, part)
-                pairs = ((c, gamma if wanted.mixes else None), (of_b, q if wanted.agrees else None))
-                every = [(x, y) for x, y in pairs if x is not None and y is not None]
-                if every:
+                part = votes.votes(tile, seen)
+                soft, c = self._couplings(tile, part, q, visit.adds)
+                of_b = self._of_logits(visit, tile, part, soft, gamma, of_coupling)
+                if of_q is not None and of_b is not None:
+                    self._add_mixed(of_q, of_b, part)
+                pairs = ((c, gamma if visit.mixes else None), (of_b, q if visit.agrees else None))
+                terms = [(x, y) for x, y in pairs if x is not None and y is not None]
+                if terms:
                     # The votes have served; their memory takes their gradient, Σ a_ij x_j.
-                    (amount, x), *rest = every
+                    (amount, x), *rest = terms
                     torch.mul(amount.unsqueeze(2), x.unsqueeze(-2), out=part)
                     for amount, x in rest:
                         part.addcmul_(amount.unsqueeze(2), x.unsqueeze(-2))
-                    found.add(tile, seen, part)
-            if of_query is not None:
-                of_query.transpose(0, 1)[lanes] = votes.from_lanes(of_q, lanes)
-        return [*found.of(given.votes.vote_map), of_query, of_prior, of_added]
+                    self.found.add(tile, seen, part)
+            if of_query is not None and of_q is not None:
+                self._put(of_query, lanes, of_q)
+        return of_query
 
+    def gradients(self) -> Gradients:
+        """Return the gradients of pose, weight, vote bias, coordinates, prior and added: all that
+        was kept."""
+        made = self.found.of(self.vote_map) if "found" in self.__dict__ else [None] * 4
+        of_votes = [
+            y if x is None else x if y is None else x.add_(y)
+            for x, y in zip(made, self._through_windows, strict=True)
+        ]
+        return [*of_votes, self.of_prior, self.of_added]
 
-def _add_total(made: MadeOf, sums: Tensor) -> None:
-    """Write Σ_i û_ij."""
-    vote_map, window = made.vote_map, made.vote_map.window
-    if window is not None:
-        sums.copy_(WindowSums(vote_map, window, made.dtype).sums())
-        return
-    votes = TiledVotes(vote_map, made.dtype)
-    for lanes in votes.lanes():
-        sums.transpose(0, 1)[lanes] = votes.from_lanes(votes.total(lanes), lanes)
-
-
-def _of_total(given: Given, of_sums: Tensor, needs: Sequence[bool]) -> Gradients:
-    """Return the gradients of pose, weight, vote bias and coordinates where all are summed."""
-    vote_map, of_total = given.votes.vote_map, of_sums * given.share
-    if vote_map.window is not None:
-        return WindowSums(vote_map, vote_map.window, given.votes.dtype).gradients(of_total, *needs)
-    votes = TiledVotes(vote_map, given.votes.dtype)
-    found = VoteGradients(votes, *needs)
-    for lanes in votes.lanes():
-        found.add_to_total(lanes, votes.to_lanes(of_total.transpose(0, 1)[lanes]))
-    return found.of(vote_map)
-
-
-def _couplings(
-    given: Given, votes: TiledVotes, tile: Tile, part: Tensor, query: Tensor | None
-) -> tuple[Tensor | None, Tensor]:
-    """Return the softmax of the votes [t, j, d, p, b] of a tile, where there is one, and c with
-    what is added, [t, j, p, b]."""
-    soft, shape = None, votes.couplings_shape(tile)
-    if query is None and given.prior is None:
-        c = votes.children.new_full(shape, given.share)
-    else:
-        logits = votes.children.new_zeros(shape) if query is None else votes.along(part, query)
-        logits = _plus(votes, logits, given.prior, tile)
-        if given.leaky:
-            nobody = logits.new_zeros(logits[:, :1].shape)
-            c = soft = softmax_over_parents(torch.cat([logits, nobody], 1))[:, :-1]
+    def _couplings(
+        self, tile: Tile, part: Tensor, query: Tensor | None, adds: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return the softmax of the votes [t, j, d, p, b] of a tile, where there is one, and c with
+        what is added, [t, j, p, b]."""
+        votes, soft = self.votes, None
+        if query is None and self.prior is None:
+            c = votes.children.new_full(votes.couplings_shape(tile), self.share)
         else:
-            c = soft = softmax_over_parents(logits)
-    return soft, _plus(votes, c, given.added, tile)
+            if query is None:
+                logits = votes.children.new_zeros(votes.couplings_shape(tile))
+            else:
+                logits = votes.along(part, query)
+            if self.prior is not None:
+                logits = self._plus(logits, self.prior, tile)
+            c = soft = self._softmax(logits)
+        if adds and self.added is not None:
+            c = self._plus(c, self.added, tile)
+        return soft, c
+
+    def _softmax(self, logits: Tensor) -> Tensor:
+        if not self.leaky:
+            return softmax_over_parents(logits)
+        nobody = logits.new_zeros(logits[:, :1].shape)
+        return softmax_over_parents(torch.cat([logits, nobody], 1))[:, :-1]
+
+    def _plus(self, values: Tensor, parameter: Tensor, tile: Tile) -> Tensor:
+        votes = self.votes
+        return (votes.by_lane(values, tile.lanes) + votes.of_couplings(parameter, tile)).flatten(-2)
+
+    def _of_logits(
+        self,
+        visit: Visit,
+        tile: Tile,
+        part: Tensor,
+        soft: Tensor | None,
+        gamma: Tensor | None,
+        of_coupling: Tensor | None,
+    ) -> Tensor | None:
+        """Return ∂b of a tile, [t, j, p, b]; keep those of prior and added."""
+        votes = self.votes
+        if not (visit.to_logits or visit.to_added):
+            return None
+        if gamma is not None:
+            h = votes.along(part, gamma)
+        else:
+            h = votes.children.new_zeros(votes.couplings_shape(tile))
+        if of_coupling is not None:
+            h += votes.of_couplings(of_coupling.transpose(0, 1), tile).flatten(-2)
+        if visit.to_added:
+            self._add(self.of_added, h, tile)
+        if soft is None or not visit.to_logits:
+            return None
+        of_b = soft * (h - (soft * h).sum(1, keepdim=True))
+        if visit.to_prior:
+            self._add(self.of_prior, of_b, tile)
+        return of_b
+
+    def _add_mixed(self, to: Tensor, amount: Tensor, part: Tensor) -> None:
+        """Add Σ_i a_ij û_ij to [j, d, b]."""
+        if part.shape[0] == part.shape[3] == 1:  # One child: in one pass, not three.
+            to.addcmul_(amount[0], part[0, :, :, 0])
+        else:
+            to += self.votes.times(part, amount.unsqueeze(2)).sum((0, 3))
+
+    def _add(self, gradient: Tensor | None, values: Tensor, tile: Tile) -> None:
+        assert gradient is not None
+        there = self.votes.of_couplings(gradient.transpose(0, 1), tile)
+        there += self.votes.by_lane(values, tile.lanes).sum_to_size(there.shape)
+
+    def _parents(self) -> Tensor:
+        votes = self.votes
+        lanes = (votes.n_batch, votes.n_windows)
+        return votes.children.new_empty(*lanes, votes.n_out, votes.d_out)
+
+    def _lanes(self, parents: Tensor | None, lanes: Lanes) -> Tensor | None:
+        """Lay parents [b, p, j, d] of some lanes as [j, d, lane]."""
+        if parents is None:
+            return None
+        return self.votes.to_lanes(lanes.of(parents.transpose(0, 1)))
+
+    def _put(self, parents: Tensor, lanes: Lanes, values: Tensor) -> None:
+        parents.transpose(0, 1)[lanes] = self.votes.from_lanes(values, lanes)
 
 
-def _plus(votes: TiledVotes, values: Tensor, parameter: Tensor | None, tile: Tile) -> Tensor:
-    if parameter is None:
-        return values
-    there = votes.of_couplings(parameter.transpose(0, 1), tile)
-    return (votes.by_lane(values, tile.lanes) + there).flatten(-2)
+def _forward(given: Given) -> Mixed:
+    mixed, loop, rule = _shapes(given), given.loop, given.rule
+    with without_autocast(mixed.last):
+        mixing = TiledMixing(given, [False] * 6)
+        query = given.start
+        for t in range(loop.iterations):
+            last = t == loop.iterations - 1
+            kept = t - loop.iterations + loop.kept
+            record = mixed.couplings[kept] if kept >= 0 else None
+            adds = last and given.added is not None
+            if query is None and given.prior is None and not adds:
+                s = mixing.total() * loop.share
+                if record is not None:
+                    record.fill_(loop.share)
+            else:
+                s = mixing.mix(query, adds, record)
+            (mixed.last if last else mixed.earlier[t]).copy_(s)
+            query = None if last else rule.query(query, s)
+    return mixed
 
 
-def _add(votes: TiledVotes, gradient: Tensor | None, values: Tensor, tile: Tile) -> None:
-    """Add the gradient of a parameter, where it is wanted."""
-    if gradient is not None:
-        there = votes.of_couplings(gradient.transpose(0, 1), tile)
-        there += votes.by_lane(values, tile.lanes).sum_to_size(there.shape)
+def _backward(asked: Asked[Given]) -> Gradients:
+    with without_autocast(asked.saved[0]):
+        return _gradients(TiledMixing(asked.given, asked.needs[:6]), asked)
 
 
-def _add_mixed(votes: TiledVotes, to: Tensor, amount: Tensor, part: Tensor) -> None:
-    """Add Σ_i a_ij û_ij to [j, d, b]."""
-    if part.shape[0] == part.shape[3] == 1:  # One child: in one pass, not three.
-        to.addcmul_(amount[0], part[0, :, :, 0])
-    else:
-        to += votes.times(part, amount.unsqueeze(2)).sum((0, 3))
+def _shapes(given: Given) -> Mixed:
+    pose, loop, counts = given.made_of.pose, given.loop, given.made_of.counts()
+    lanes, parents = counts[:2], counts[3:]
+    dtype = torch.promote_types(given.made_of.dtype, torch.float32)
+    return Mixed(
+        pose.new_empty(*lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.iterations - 1, *lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.kept, *lanes, *counts[2:4], dtype=dtype),
+    )
 
 
-def _to_lanes(votes: TiledVotes, parents: Tensor | None, lanes: Lanes) -> Tensor | None:
-    """Lay parents [b, p, j, d] of some lanes as [j, d, lane]."""
-    return None if parents is None else votes.to_lanes(parents.transpose(0, 1)[lanes])
+def _gradients(mixing: TiledMixing, asked: Asked[Given]) -> Gradients:
+    """Go from the last iteration to the first; the query of each is made of the sums before."""
+    given, loop, rule = asked.given, asked.given.loop, asked.given.rule
+    (sums,), (of_last, of_earlier, of_couplings) = asked.saved, asked.gradients
+    queries = [given.start]
+    for s in sums:
+        queries.append(rule.query(queries[-1], s))
+    of_rule: list[Tensor | None] = [None, None]
+    of_query: Tensor | None = None
+    known = {visit.t: visit for visit in visits(asked)}
+    for t in reversed(range(loop.iterations)):
+        of_sum = of_last if t == len(sums) else None if of_earlier is None else of_earlier[t]
+        if of_query is not None and t < len(sums):
+            of_query, of_before, of_weight, of_bias = rule.back(sums[t], of_query)
+            of_rule[0] = _added(of_rule[0], of_weight)
+            if loop.detach != "states":
+                of_sum, of_rule[1] = _added(of_sum, of_before), _added(of_rule[1], of_bias)
+        visit = known.get(t)
+        if visit is None:
+            continue
+        if visit.is_uniform:
+            if visit.mixes and of_sum is not None:
+                mixing.add_total(of_sum * loop.share)
+            continue
+        kept = t - loop.iterations + loop.kept
+        of_coupling = None if of_couplings is None or kept < 0 else of_couplings[kept]
+        of_query = _added(of_query, mixing.back(visit, queries[t], of_sum, of_coupling))
+    return [*mixing.gradients(), of_query, *of_rule]
+
+
+def _added(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    return y if x is None else x if y is None else x + y
 
 
 mix = Operator(
@@ -220,6 +287,7 @@ mix = Operator(
     forward=_forward,
     shapes=_shapes,
     backward=_backward,
+    saves=[1],
     what="fused routing",
     instead="route ops.materialise(vote_map) with the routing of torchcaps.ops",
 )

@@ -5,16 +5,20 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from torchcaps.ops.checks import widen
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, Window
 
 
+def kept_of(keep: str, iterations: int) -> int:
+    """Return of how many of the last iterations something is kept."""
+    return {"none": 0, "last": 1, "steps": iterations}[keep]
+
+
 def routed(
     votes: Tensor,
     poses: Iterable[Tensor],
-    couplings: Iterable[Tensor],
+    couplings: Tensor,
     keep: Keep,
     couple: Couple | None,
     parents_of: Callable[[Tensor], Tensor],
@@ -33,7 +37,7 @@ def routed(
     found = [*poses]
     if keep == "none" and couple is None:
         return Routed(parents(found[-1]))
-    each = [c.reshape(*lead, n_in, n_out) for c in couplings]
+    each = [*couplings.reshape(len(couplings), *lead, n_in, n_out).unbind()]
     made = replaced(couple, each[-1])
     if made is not None:
         each[-1], found[-1] = made, parents_of(made)
@@ -42,14 +46,10 @@ def routed(
     return Routed(steps[-1].parents, () if keep == "none" else steps)
 
 
-def by_sample(value: Tensor | None, like: Tensor, window: Window | None) -> Tensor | None:
-    """View a parameter that broadcasts to [*b, p, x, y] as [b or 1, p or 1, x, y], in the precision
-    of operators on votes such as these."""
-    if value is None:
-        return None
+def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
+    """View a parameter that broadcasts to [*b, p, x, y] as [b or 1, p or 1, x, y]."""
     own = like.shape[-2:]
-    # Of one number: `like` stands for more than there is memory.
-    value = value.to(widen(like.new_empty(())).dtype).expand(*value.shape[:-2], *own)
+    value = value.expand(*value.shape[:-2], *own)
     if math.prod(value.shape[:-2]) == 1:
         return value.reshape(1, 1, *own)
     lead = like.shape[:-2]
@@ -77,7 +77,7 @@ def outputs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Make places for sums, poses and couplings."""
     n_in, n_out, size = counts
-    kept = {"none": 0, "last": 1, "steps": iterations}[keep]
+    kept = kept_of(keep, iterations)
     return (
         like.new_empty(iterations, *lanes, n_out, size),
         like.new_empty(max(1, kept), *lanes, n_out, size),

@@ -99,11 +99,6 @@ class MadeOf(NamedTuple):
         """Convert children and weights to the precision of votes."""
         return self._replace(pose=self.pose.to(self.dtype), weight=self.weight.to(self.dtype))
 
-    def detached(self) -> "MadeOf":
-        """Make all tensors constants to the gradient."""
-        detached: Any = (x.detach() if isinstance(x, Tensor) else x for x in self)
-        return MadeOf(*detached)
-
     def counts(self) -> Counts:
         return counts_of(self.vote_map)
 
@@ -374,7 +369,7 @@ class VoteGradients:
         """Add the gradients of votes [t, j, d, p, b] made of children [t, k, r, p, b]."""
         flat = gradient.view(gradient.shape[0], self.tiled.n_out * self.tiled.columns, -1)
         if self.weight is not None:
-            self.weight[tile.types].baddbmm_(seen.flatten(2), flat.transpose(1, 2))
+            self._add_weight(tile, flat, seen.flatten(2))
         if self.pose is not None:
             weight = self.tiled._matrices(tile)
             self.add_pose(tile, torch.bmm(weight.transpose(1, 2), flat).view(seen.shape))
@@ -391,7 +386,7 @@ class VoteGradients:
             seen = self.tiled.seen(tile)  # [t, k, r, p, b]
             every = flat.expand(seen.shape[0], -1, -1)
             if self.weight is not None:
-                self.weight[tile.types].baddbmm_(seen.sum(-2).flatten(2), every.transpose(1, 2))
+                self._add_weight(tile, every, seen.sum(-2).flatten(2))
             if self.pose is not None:
                 weight = self.tiled._matrices(tile)
                 same = torch.bmm(weight.transpose(1, 2), every)
@@ -416,6 +411,11 @@ class VoteGradients:
         if coordinates is not None:
             coordinates = self.tiled.turned_back(coordinates).flatten(0, 1)
         return [pose, weight, bias, coordinates]
+
+    def _add_weight(self, tile: Tile, gradient: Tensor, seen: Tensor) -> None:
+        """Add the gradient of weights, of votes [t, j columns, b] made of children [t, k, b]."""
+        assert self.weight is not None
+        self.weight[tile.types].baddbmm_(seen, gradient.transpose(1, 2))
 
     def _laid_back(self, turned: Tensor) -> Tensor:
         """Lay [t, k, j columns] as the weights lie. In place: a type has the same block in both."""

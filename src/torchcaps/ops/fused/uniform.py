@@ -11,9 +11,10 @@ Ambiguities: none.
 from typing import Any
 
 from torchcaps.ops.fused.dynamic import biases
-from torchcaps.ops.fused.loop import route
+from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import route
 from torchcaps.ops.routing.uniform import UniformOptions, check_uniform
 from torchcaps.types import Routed, VoteMap
 
@@ -22,14 +23,6 @@ def uniform_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with
     the options, values and gradients of `ops.uniform_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), UniformOptions(**options)
-    share = check_uniform(votes, asked)
+    loop = Loop("agreement", asked.squash, share=check_uniform(votes, asked))
     ends = Agreement(asked.squash, False, biases(vote_map, votes, asked.bias))
-    return route(
-        vote_map,
-        votes,
-        ends.parents,
-        lambda _, pose: pose,
-        keep=asked.keep,
-        couple=asked.couple,
-        share=share,
-    )
+    return route(vote_map, votes, loop, ends.parents, asked.keep, asked.couple)

@@ -3,16 +3,20 @@
     s_j = Σ_i c_ij û_ij
 
 with gradients of what votes are made of and of couplings: the last iteration of any routing once
-more, with couplings that somebody changed.
+more, with couplings that somebody changed. `route` is the loop that may end so.
 """
+
+from collections.abc import Callable
 
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_votes
-from torchcaps.ops.fused.mixing import Given, mix
-from torchcaps.ops.fused.results import by_sample
-from torchcaps.ops.fused.tiles import made_of, vote_like
-from torchcaps.types import VoteMap
+from torchcaps.ops.checks import check_broadcast, check_votes, without_autocast
+from torchcaps.ops.fused.loop import Loop, given
+from torchcaps.ops.fused.mixing import mix
+from torchcaps.ops.fused.results import kept_of, routed
+from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.routing.couple import recorded
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 
 def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
@@ -38,5 +42,31 @@ def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
 def sums_of(vote_map: VoteMap, votes: Tensor, coupling: Tensor) -> Tensor:
     """Compute the sums of checked arguments, [b, p, j, d] as wide as operators count; `votes` tells
     shape and dtype."""
-    added = by_sample(coupling, votes[..., 0], vote_map.window)
-    return mix(Given(made_of(vote_map, votes), added=added)).sums
+    return mix(given(vote_map, votes, Loop(), added=coupling)).last
+
+
+def route(
+    vote_map: VoteMap,
+    votes: Tensor,
+    loop: Loop,
+    pose_of: Callable[[Tensor], Tensor],
+    keep: Keep,
+    couple: Couple | None,
+    *,
+    activations: bool = True,
+    **parameters: Tensor | None,
+) -> Routed:
+    """Route by a loop, whose sums become poses by `pose_of`; parameters are those of `given`."""
+    record = recorded(keep, couple)
+    loop = loop._replace(kept=kept_of(record, loop.iterations))
+    with without_autocast(votes):
+        mixed = mix(given(vote_map, votes, loop, **parameters))
+        return routed(
+            votes,
+            [pose_of(s) for s in mixed.sums(record)],
+            mixed.couplings,
+            keep,
+            couple,
+            lambda coupling: pose_of(sums_of(vote_map, votes, coupling)),
+            activations=activations,
+        )
