@@ -4,9 +4,9 @@ Importing it is instant: every name below is fetched when it is first used (PEP 
 torch alone.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchcaps._lazy import lazily
 from torchcaps.errors import TorchcapsError as TorchcapsError
 
 if TYPE_CHECKING:
@@ -40,46 +40,5 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = (
-    "analysis",
-    "data",
-    "layers",
-    "models",
-    "ops",
-    "prune",
-    "report",
-    "study",
-    "tasks",
-    "testing",
-    "train",
-    "viz",
-)
-_NAMES = {
-    **dict.fromkeys(
-        (
-            *("create_model", "list_models", "load", "optimise_for_inference"),
-            *("push", "register_model", "save"),
-        ),
-        "models",
-    ),
-    "register_routing": "layers",
-    **dict.fromkeys(
-        ("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap", "Window"), "types"
-    ),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"torchcaps.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"torchcaps.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'torchcaps' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*_ROOMS, *_NAMES, "TorchcapsError", "__version__"])
-
-
-# Hidden from type checkers, to which all that is imported above under its own name is public.
-vars()["__all__"] = __dir__()
+lazily(__name__)
+vars()["__all__"].append("__version__")

@@ -1,16 +1,17 @@
 """Rooms that load a name when it is first used (PEP 562), and rooms that load all they have.
 
 What a room shows is what its `__init__` imports out of its modules, each name under the same name,
-which type checkers take for public: `from torchcaps.room.module import name as name`.
+which type checkers take for public: `from torchcaps.room.module import name as name`. Such a name
+may be a module itself: `from torchcaps import room as room`.
 """
 
-import ast
 import importlib
-import inspect
+import re
 import sys
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
+
+SHOWN = re.compile(r"^ *from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 class LazyRoom(ModuleType):
@@ -21,7 +22,12 @@ class LazyRoom(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        found = vars(self)[name] = getattr(importlib.import_module(self._homes[name]), name)
+        home = self._homes[name]
+        if home == self.__name__:
+            found: Any = importlib.import_module(f"{home}.{name}")
+        else:
+            found = getattr(importlib.import_module(home), name)
+        vars(self)[name] = found
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -43,11 +49,10 @@ def lazily(room: str) -> None:
 def publish(room: str) -> dict[str, str]:
     """Make public what a package imports out of its modules; say where each name lies."""
     package = sys.modules[room]
+    # Read as text: ast and inspect take longer to import than all else that torchcaps begins with.
+    source = package.__loader__.get_data(package.__file__).decode()  # type: ignore[union-attr]
     homes = {
-        alias.name: str(node.module)
-        for node in ast.walk(ast.parse(inspect.getsource(package)))
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{room}.")
-        for alias in node.names
+        name: home for home, name in SHOWN.findall(source) if f"{home}.".startswith(f"{room}.")
     }
     vars(package)["__all__"] = sorted(homes)
     return homes
@@ -55,5 +60,7 @@ def publish(room: str) -> dict[str, str]:
 
 def load_modules(room: str) -> None:
     """Load every module of a package: each enters by name what it defines."""
+    from pkgutil import iter_modules
+
     for each in iter_modules(importlib.import_module(room).__path__):
         importlib.import_module(f"{room}.{each.name}")

@@ -54,11 +54,6 @@ def _of_dynamic(given: dynamic.Given, backward: bool) -> int:
     return min(size.children, threads * TILE_BYTES) + parents * size.parents
 
 
-def _distances(given: Given) -> int:
-    """Count votes that are measured, then mixed; where the mean distance is given, mixed alone."""
-    return distance_flops.forward(given, 2 if given.scale is None else 1)
-
-
 def _of_distance(given: Given, backward: bool) -> int:
     size, threads = sizes_of(given.votes), torch.get_num_threads()
     parents = threads + 2 * given.how.iterations if backward else 1 + 2 * threads
@@ -84,7 +79,8 @@ register(dynamic.mixed, _of_dynamic, _mixed, _mixed_backward)
 register(
     distance.measured,
     _of_distance,
-    _distances,
+    # Votes are measured, then mixed; where the mean distance is given, mixed alone.
+    lambda given: distance_flops.forward(given, 2 if given.scale is None else 1),
     lambda asked: distance_flops.backward(asked, at_once=True),
 )
 register(em.fit, _of_em, em_flops.moments, em_flops.backward)

@@ -39,10 +39,6 @@ struct DistanceJob : LoopJob {
 
 namespace {
 
-inline V eight(const V *x) {
-  return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
-}
-
 inline void clear(V *from, Int count) {
   std::memset(static_cast<void *>(from), 0, count * sizeof(V));
 }
@@ -89,7 +85,7 @@ inline V gap(const V *v, V factor, const V *w, Int size) {
       sums[m] += n * n;
     }
   });
-  return eight(sums);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
 // out_j += share_j w_j
