@@ -11,7 +11,7 @@ from torchcaps.data import Batch, ImageSet, MultiMnist, PartWholeSpec, augmented
 from torchcaps.train.batches import Batches, held_on, seed_of
 
 
-def numbered(count: int) -> ImageSet:
+def numbered(count):
     """Image k holds the byte k, so that a batch tells which images it is made of."""
     images = torch.arange(count, dtype=torch.uint8).reshape(count, 1, 1, 1).expand(-1, 1, 2, 2)
     return ImageSet("numbered", images, torch.arange(count) % 3, ("a", "b", "c"))
@@ -23,19 +23,19 @@ class Fresh:
 
     count: int
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def batch(self, index: torch.Tensor, epoch: int = 0) -> Batch:
+    def batch(self, index, epoch=0):
         made = (100.0 * epoch + index).reshape(-1, 1, 1, 1)
         return Batch(made, index % 3, made[:, None].expand(-1, 2, 1, 1, 1))
 
 
-def numbers(batches: Batches) -> list[list[int]]:
+def numbers(batches):
     return [(pixels[:, 0, 0, 0] * 255).round().int().tolist() for pixels, _, _ in batches]
 
 
-def order(seed: int, epoch: int, count: int = 23) -> list[list[int]]:
+def order(seed, epoch, count=23):
     batches = Batches(numbered(count), 5, seed=seed)
     batches.sampler.set_epoch(epoch)
     return numbers(batches)
@@ -43,7 +43,7 @@ def order(seed: int, epoch: int, count: int = 23) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", [3, None])
 @pytest.mark.parametrize(("count", "sizes"), [(23, [5, 5, 5, 5, 3]), (20, [5] * 4), (2, [2])])
-def test_every_image_comes_once_and_the_last_batch_is_smaller(seed, count, sizes) -> None:
+def test_every_image_comes_once_and_the_last_batch_is_smaller(seed, count, sizes):
     batches = Batches(numbered(count), 5, seed=seed)
     seen = numbers(batches)
     assert len(batches) == len(sizes)
@@ -51,19 +51,19 @@ def test_every_image_comes_once_and_the_last_batch_is_smaller(seed, count, sizes
     assert sorted(itertools.chain(*seen)) == list(range(count))
 
 
-def test_pixels_are_floats_and_stay_beside_their_labels() -> None:
+def test_pixels_are_floats_and_stay_beside_their_labels():
     for pixels, labels, _ in Batches(numbered(23), 4, seed=1):
         assert pixels.dtype == torch.float32
         assert pixels.max() <= 22 / 255
         assert torch.equal((pixels[:, 0, 1, 1] * 255).round().long() % 3, labels)
 
 
-def test_without_a_seed_the_order_is_that_of_the_images() -> None:
+def test_without_a_seed_the_order_is_that_of_the_images():
     labels = torch.cat([labels for _, labels, _ in Batches(numbered(23), 5)])
     assert labels.tolist() == [k % 3 for k in range(23)]
 
 
-def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+def test_the_order_depends_on_seed_and_epoch_alone():
     before = order(seed=7, epoch=2)
     torch.manual_seed(99)
     assert order(seed=7, epoch=2) == before
@@ -74,7 +74,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert len({str(each) for each in others}) == len(others)
 
 
-def test_an_epoch_looked_at_twice_or_out_of_turn_is_the_same() -> None:
+def test_an_epoch_looked_at_twice_or_out_of_turn_is_the_same():
     batches = Batches(numbered(23), 5, seed=7)
     seen = []
     for epoch in (4, 0, 4, 4):
@@ -84,7 +84,7 @@ def test_an_epoch_looked_at_twice_or_out_of_turn_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(("seed", "expected"), [(7, 3), (None, 0)])
-def test_images_are_those_of_the_epoch_and_to_be_looked_at_those_of_epoch_0(seed, expected) -> None:
+def test_images_are_those_of_the_epoch_and_to_be_looked_at_those_of_epoch_0(seed, expected):
     batches = Batches(Fresh(23), 5, seed=seed)
     batches.sampler.set_epoch(3)
     drawn = torch.cat([pixels.flatten() for pixels, _, _ in batches])
@@ -95,7 +95,7 @@ def test_images_are_those_of_the_epoch_and_to_be_looked_at_those_of_epoch_0(seed
 # Torch thinks four too many for two cores.
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [1, 4])
-def test_workers_make_the_same_batches_of_the_same_epoch(workers) -> None:
+def test_workers_make_the_same_batches_of_the_same_epoch(workers):
     here = Batches(Fresh(23), 5, seed=7)
     there = Batches(Fresh(23), 5, seed=7, workers=workers)
     state = torch.get_rng_state()
@@ -114,7 +114,7 @@ def test_workers_make_the_same_batches_of_the_same_epoch(workers) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_was_given_is_left_out_once_after_a_stop(workers) -> None:
+def test_what_was_given_is_left_out_once_after_a_stop(workers):
     whole = order(seed=7, epoch=2)
     stopped = Batches(numbered(23), 5, seed=7)
     stopped.sampler.set_epoch(2)
@@ -138,7 +138,7 @@ def test_what_was_given_is_left_out_once_after_a_stop(workers) -> None:
 @pytest.mark.parametrize("count", [23, 21, 20])
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 @pytest.mark.parametrize("seed", [7, None])
-def test_ranks_share_every_batch_in_its_order(count, ranks, seed) -> None:
+def test_ranks_share_every_batch_in_its_order(count, ranks, seed):
     whole = numbers(Batches(numbered(count), 5, seed=seed))
     each = [Batches(numbered(count), 5, seed=seed, rank=rank, ranks=ranks) for rank in range(ranks)]
     steps = 0
@@ -199,10 +199,10 @@ def test_where_images_lie_many_batches_are_made_together(monkeypatch, rank, rank
 class Movable:
     """Images of which it is known where they are."""
 
-    def __init__(self, fits: bool):
+    def __init__(self, fits):
         self.fits = fits
 
-    def to(self, device: torch.device) -> "Movable | str":
+    def to(self, device):
         if not self.fits:
             raise torch.cuda.OutOfMemoryError("out of memory")
         return f"on {device}"
@@ -217,9 +217,7 @@ class Movable:
         ("cuda:1", False, 100, True),
     ],
 )
-def test_images_lie_on_a_gpu_of_which_half_stays_free(
-    monkeypatch: pytest.MonkeyPatch, device, fits, free, stays
-) -> None:
+def test_images_lie_on_a_gpu_of_which_half_stays_free(monkeypatch, device, fits, free, stays):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 100))
     emptied = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
@@ -229,7 +227,7 @@ def test_images_lie_on_a_gpu_of_which_half_stays_free(
     assert bool(emptied) == (stays and fits and device != "cpu")
 
 
-def test_seeds_of_neighbours_are_all_different_and_within_what_torch_takes() -> None:
+def test_seeds_of_neighbours_are_all_different_and_within_what_torch_takes():
     seeds = [seed_of(seed, number) for seed, number in itertools.product(range(60), range(60))]
     assert len(set(seeds)) == 3600
     assert all(0 <= seed < 2**63 for seed in seeds)
@@ -238,7 +236,7 @@ def test_seeds_of_neighbours_are_all_different_and_within_what_torch_takes() -> 
     assert seed_of(1, 2, 3) != seed_of(1, 3, 2)
 
 
-def test_neighbouring_numbers_flip_half_of_the_bits_of_a_seed() -> None:
+def test_neighbouring_numbers_flip_half_of_the_bits_of_a_seed():
     flipped = [
         (seed_of(seed, number) ^ seed_of(seed, number + 1)).bit_count()
         for seed in range(20)

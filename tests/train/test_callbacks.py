@@ -3,7 +3,6 @@
 import re
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ from torchcaps.train.ranks import Ranks
 class Training:
     """What the watchers see of a loop."""
 
-    def __init__(self, epoch: int, max_epochs: int = 3):
+    def __init__(self, epoch, max_epochs=3):
         self.current_epoch, self.recipe = epoch, SimpleNamespace(epochs=max_epochs, keep="last")
         self.metrics = {"loss": 0.5, "validation_accuracy": 0.25}
         self.ranks = Ranks()
@@ -31,18 +30,18 @@ class OnGpu(Training):
 
     weight = torch.zeros(2)
 
-    def __init__(self, epoch: int):
+    def __init__(self, epoch):
         super().__init__(epoch, max_epochs=5)
         self.device = torch.device("cuda")
 
-    def state(self) -> dict:
+    def state(self):
         return {"epoch": self.current_epoch, "state_dict": {"weight": self.weight}}
 
-    def save(self, path: Path) -> None:
+    def save(self, path):
         torch.save(self.state(), path)
 
 
-def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkeypatch) -> None:
+def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkeypatch):
     now, begun = [1000.0], threading.Event()
     clock = SimpleNamespace(perf_counter=time.perf_counter, monotonic=lambda: now[0])
     monkeypatch.setattr("torchcaps.train.callbacks.time", clock)
@@ -51,13 +50,13 @@ def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkey
     run = Run(tmp_path)
     callback = SaveState(run)
 
-    def end_of(epoch: int, **changed: object) -> None:
+    def end_of(epoch, **changed):
         loop = OnGpu(epoch)
         vars(loop).update(changed)
         callback.on_train_epoch_end(loop)
         OnGpu.weight += 1
 
-    def saved() -> tuple[int, float]:
+    def saved():
         state = torch.load(run.state_file, weights_only=True)
         return state["epoch"], float(state["state_dict"]["weight"][0])
 
@@ -86,7 +85,7 @@ def test_on_a_gpu_a_state_is_written_seldom_and_beside_training(tmp_path, monkey
     assert not list(tmp_path.glob("*.partial"))
 
 
-def talk(label: str, loop: Training) -> None:
+def talk(label, loop):
     batches = five()
     progress = ShowProgress(label, batches)
     progress.on_train_start(loop)
@@ -99,7 +98,7 @@ def talk(label: str, loop: Training) -> None:
     progress.teardown(loop, failed=False)
 
 
-def test_a_log_file_is_told_within_a_long_epoch(capsys, monkeypatch) -> None:
+def test_a_log_file_is_told_within_a_long_epoch(capsys, monkeypatch):
     monkeypatch.setattr("torchcaps.train.callbacks.QUIET_SECONDS", -1.0)
     talk("twin", Training(0))
     lines = capsys.readouterr().err.splitlines()
@@ -107,14 +106,14 @@ def test_a_log_file_is_told_within_a_long_epoch(capsys, monkeypatch) -> None:
     assert re.fullmatch(r"twin: epoch 1/3  2 of 5 images  \d+/s  about 0 min left", lines[0])
 
 
-def test_a_continued_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_continued_run_says_so(capsys):
     talk("twin", Training(2))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "twin: continuing after epoch 2"
     assert lines[1].startswith("twin: epoch 3/3  loss 0.500")
 
 
-def five(**how: int) -> Batches:
+def five(**how):
     return Batches(
         ImageSet("five", torch.rand(5, 1, 2, 2), torch.zeros(5).long(), ("a",)), 2, **how
     )
@@ -139,9 +138,7 @@ def test_where_classes_are_uneven_an_accuracy_does_not_stand_alone(labels, more,
     assert err == f"twin: epoch 1/3  loss 0.500  validation accuracy 25.0%{said}  0 s\n"
 
 
-def test_progress_goes_on_within_an_epoch(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_goes_on_within_an_epoch(capsys, monkeypatch):
     now = 100.0
     monkeypatch.setattr("torchcaps.train.callbacks.time.perf_counter", lambda: now)
     batches = five()
@@ -167,7 +164,7 @@ def test_progress_goes_on_within_an_epoch(
     assert (task.completed, task.fields["rate"]) == (12, 2)
 
 
-def test_of_several_devices_one_shows_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_several_devices_one_shows_how_far_they_are(capsys):
     for rank in (0, 1):
         batches = five(rank=rank, ranks=2)
         progress = ShowProgress("twin", batches)
@@ -181,7 +178,7 @@ def test_of_several_devices_one_shows_how_far_they_are(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("label", ["twin", "a label as long as this one is not a rare", "run [b]"])
-def test_an_epoch_is_one_line_on_standard_error_whatever_its_label(capsys, label: str) -> None:
+def test_an_epoch_is_one_line_on_standard_error_whatever_its_label(capsys, label):
     talk(label, Training(0))
     line = f"{label}: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
     assert capsys.readouterr() == ("", line)

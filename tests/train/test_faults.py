@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +13,7 @@ import pytest
 
 from conftest import FUZZ_SEED
 from faulty_disk import (
-    Fault,
     FaultyDisk,
-    Renamed,
     after_a_power_cut,
     drawn,
     faults_of,
@@ -32,14 +29,14 @@ DATA = {"tiny": tiny_images(24, size=20)}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _without_git() -> Iterator[None]:
+def _without_git():
     with pytest.MonkeyPatch.context() as patch:
         # git is slow, and has nothing to do with the disk of a run.
         patch.setattr(environment, "_commit_of", lambda source: "0a1b2c3d4e5f")
         yield
 
 
-def recipe(epochs: int) -> Recipe:
+def recipe(epochs):
     fields = {"model": "peer_sign_dynamic", "data": "tiny", "batch_size": 16, "keep": "best"}
     return make_recipe(**fields, epochs=epochs)
 
@@ -54,7 +51,7 @@ class Whole(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["begun", "gone on with"])
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(request, tmp_path_factory):
     """Of one epoch, or the second of two."""
     folder = tmp_path_factory.mktemp("whole")
     before, begins = folder / "before", request.param == "begun"
@@ -68,12 +65,12 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Whole(asked, before, run, disk)
 
 
-def what_it_says(run: Run) -> tuple[bytes, list[dict], dict]:
+def what_it_says(run):
     rows = [{**row, "seconds": 0} for row in run.metrics()]
     return run.model_file.read_bytes(), rows, {**run.result(), "seconds_of_last_stretch": 0}
 
 
-def survives(whole: Whole, fault: Fault, folder: Path) -> str | None:
+def survives(whole, fault, folder):
     run = Run(shutil.copytree(whole.before, folder / "run"))
     with mounted(FaultyDisk(folder, fault)):
         sentence = sentence_of(lambda: fit(whole.recipe, run.folder))
@@ -89,7 +86,7 @@ def survives(whole: Whole, fault: Fault, folder: Path) -> str | None:
     return sentence
 
 
-def all_survived(whole: Whole, faults: list[Fault], folder: Path) -> Counter:
+def all_survived(whole, faults, folder):
     ended, wrong = Counter(), []
     for fault in faults:
         place = folder / "-".join(map(str, fault))
@@ -103,20 +100,20 @@ def all_survived(whole: Whole, faults: list[Fault], folder: Path) -> Counter:
     return ended
 
 
-def test_a_call_that_fails_costs_no_bit(whole: Whole, tmp_path: Path) -> None:
+def test_a_call_that_fails_costs_no_bit(whole, tmp_path):
     faults = drawn(faults_of(whole.disk.calls), 6, int(os.environ[FUZZ_SEED]))
     assert all_survived(whole, faults, tmp_path)["told"]
 
 
 @pytest.mark.slow
-def test_every_call_that_fails_costs_no_bit(whole: Whole, tmp_path: Path, capsys) -> None:
+def test_every_call_that_fails_costs_no_bit(whole, tmp_path, capsys):
     faults = faults_of(whole.disk.calls)
     found = all_survived(whole, faults, tmp_path)
     with capsys.disabled():
         print(json.dumps({"calls": len(whole.disk.calls), "faults": len(faults), **found}))
 
 
-def test_a_power_cut_costs_no_bit(whole: Whole, tmp_path: Path) -> None:
+def test_a_power_cut_costs_no_bit(whole, tmp_path):
     """Whatever an honest disk may have of the last two files."""
     cuts = list(after_a_power_cut(whole.disk.journal, is_honest=True))
     for k in random.Random(int(os.environ[FUZZ_SEED])).sample(range(len(cuts)), 4):
@@ -125,7 +122,7 @@ def test_a_power_cut_costs_no_bit(whole: Whole, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_honest", [True, False])
-def test_every_power_cut_costs_no_bit(whole: Whole, tmp_path, capsys, is_honest) -> None:
+def test_every_power_cut_costs_no_bit(whole, tmp_path, capsys, is_honest):
     """A disk that says it wrote what it did not may tear files: their digests find it."""
     found = Counter()
     for k, moves in enumerate(after_a_power_cut(whole.disk.journal, is_honest=is_honest)):
@@ -136,7 +133,7 @@ def test_every_power_cut_costs_no_bit(whole: Whole, tmp_path, capsys, is_honest)
         print(json.dumps({"honest": is_honest, **found}))
 
 
-def goes_on(whole: Whole, moves: list[Renamed], folder: Path) -> str | None:
+def goes_on(whole, moves, folder):
     """What is said of these files, or nothing where they end with the same bits."""
     run = Run(shutil.copytree(whole.before, folder))
     lay(moves, run.folder)

@@ -11,7 +11,6 @@ import signal
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +38,7 @@ from torchcaps.data import (
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
+from torchcaps.train import Run, accuracy, fit, make_recipe
 from torchcaps.train.class_measures import ClassMeasures, Measure
 from torchcaps.train.folder.alone import alone
 from torchcaps.train.images import images_of, parted, watched
@@ -53,12 +52,12 @@ WITHOUT_NORM = {"model": "peer_sign_dynamic", "options": {}}
 tiny = tiny_images(48, size=20)
 
 
-def recipe(**changed: object) -> Recipe:
+def recipe(**changed):
     fields = {"model": "matrix_capsnet_mnist", "data": "tiny", "epochs": EPOCHS, "batch_size": 16}
     return make_recipe(**{"options": {"sizes": "2-2-2-2"}} | fields | changed)
 
 
-def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> None:
+def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path):
     run = fit(recipe(validation_share=0.0, epochs=1), tmp_path / "all")
     assert run.result()["training_images"] == 48
     (row,) = run.metrics()
@@ -67,7 +66,7 @@ def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> N
     assert run.result()["departures"] == []
 
 
-def slow(*values: object) -> object:
+def slow(*values):
     """One more moment of what others show already."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
@@ -80,20 +79,20 @@ DATA = {"tiny": tiny}
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before():
     interrupt = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, interrupt)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(tmp_path_factory):
     """A run that nothing disturbed."""
     torch.manual_seed(1)
     return fit(recipe(), tmp_path_factory.mktemp("whole"))
 
 
-def test_a_run_holds_what_it_promises(whole: Run) -> None:
+def test_a_run_holds_what_it_promises(whole):
     assert sorted(file.name for file in whole.folder.iterdir()) == [
         "digests.json",
         "environment.json",
@@ -121,7 +120,7 @@ def test_a_run_holds_what_it_promises(whole: Run) -> None:
     assert digest == tiny("train", None).digest() == whole.result()["digests"]["train"]
 
 
-def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole: Run) -> None:
+def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole):
     state = torch.load(whole.state_file, weights_only=True)
     assert state["global_step"] == EPOCHS * STEPS
     saved = safetensors.torch.load_file(whole.model_file)
@@ -130,7 +129,7 @@ def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole: Run) -> N
     assert state["optimizer_states"][0]["state"][0]["step"] == EPOCHS * STEPS
 
 
-def test_another_seed_gives_other_weights(whole: Run, tmp_path: Path) -> None:
+def test_another_seed_gives_other_weights(whole, tmp_path):
     other = fit(recipe(seed=1, epochs=1), tmp_path)
     assert rows(other)[0]["loss"] != rows(whole)[0]["loss"]
     images = tiny("train", None)
@@ -142,11 +141,11 @@ def test_another_seed_gives_other_weights(whole: Run, tmp_path: Path) -> None:
 
 
 def test_the_first_weights_are_a_function_of_the_recipe_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     images = tiny("train", None)
     torch.manual_seed(3)
-    seeded: list[int] = []
+    seeded = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     before = torch.get_rng_state()
     one = initial_model(recipe(), images).state_dict()
@@ -158,8 +157,8 @@ def test_the_first_weights_are_a_function_of_the_recipe_alone(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_fit_leaves_the_global_generators_alone(tmp_path: Path) -> None:
-    def states() -> tuple:
+def test_fit_leaves_the_global_generators_alone(tmp_path):
+    def states():
         # The old generator is the one that a library would disturb.
         state = np.random.get_state()  # noqa: NPY002
         return torch.get_rng_state().tolist(), state[1].tolist(), random.getstate()
@@ -190,8 +189,8 @@ TOLD, CUT = (f"^training was {x}; the same command" for x in ("told to stop", "i
     ],
 )
 def test_whatever_stops_a_run_it_goes_on_to_the_same_bits(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act, at: int, said: str, saved: int
-) -> None:
+    whole, tmp_path, monkeypatch, act, at, said, saved
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     numbers = signal.SIGINT, signal.SIGTERM
     handlers = [*map(signal.getsignal, numbers)]
@@ -205,7 +204,7 @@ def test_whatever_stops_a_run_it_goes_on_to_the_same_bits(
     assert_readable(tmp_path)
     if saved:
         assert torch.load(run.state_file, weights_only=True)["global_step"] == saved
-    trained: list[int] = []
+    trained = []
     spy = before_steps(lambda loop: trained.append(loop.global_step))
     monkeypatch.setattr(Loop, "training_step", spy)
     # Elsewhere: the folder holds all there is.
@@ -215,10 +214,8 @@ def test_whatever_stops_a_run_it_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("hook", ["on_train_epoch_start", "on_train_epoch_end"])
-def test_an_error_in_a_callback_costs_no_more_than_its_epoch(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
-) -> None:
-    def broken(self, loop) -> None:
+def test_an_error_in_a_callback_costs_no_more_than_its_epoch(whole, tmp_path, monkeypatch, hook):
+    def broken(self, loop):
         if loop.current_epoch == 1:
             raise RuntimeError("no screen")
 
@@ -230,9 +227,7 @@ def test_an_error_in_a_callback_costs_no_more_than_its_epoch(
     assert_same(fit(recipe(), tmp_path), whole)
 
 
-def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(
-    whole: Run, tmp_path: Path
-) -> None:
+def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(whole, tmp_path):
     run = Run(tmp_path)
     # One step a call, for the budget is used up at once; the last step of an epoch ends it.
     for step in range(1, EPOCHS * STEPS + 1):
@@ -247,11 +242,11 @@ def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(
     assert_same(fit(recipe(), tmp_path, time_budget=1e-6), whole)
 
 
-def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypatch) -> None:
+def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypatch):
     signal.signal(signal.SIGINT, interrupt)
     seen = []
 
-    def once() -> None:
+    def once():
         os.kill(os.getpid(), signal.SIGINT)
         seen.append(signal.getsignal(signal.SIGINT))
 
@@ -262,7 +257,7 @@ def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypa
     assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == 2
 
 
-def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch) -> None:
+def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch):
     seen = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     own = signal.getsignal(signal.SIGINT)
@@ -272,7 +267,7 @@ def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch) ->
     assert signal.getsignal(signal.SIGINT) is own
 
 
-def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkeypatch) -> None:
+def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.train.callbacks.SAVE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "training_step", step_that(raising(Crash()), STEPS + 2))
@@ -293,7 +288,7 @@ def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkey
     ],
     ids=["patience", "keep"],
 )
-def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed, epochs) -> None:
+def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed, epochs):
     expected = fit(recipe(**changed), tmp_path / "whole")
     assert len(expected.metrics()) == epochs
     assert_same(by_single_steps(recipe(**changed), tmp_path / "stopped"), expected)
@@ -306,7 +301,7 @@ def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed,
         torch.testing.assert_close(*kept, rtol=0, atol=0)
 
 
-def judged_in_turn(monkeypatch, *shares: float) -> None:
+def judged_in_turn(monkeypatch, *shares):
     found = iter(shares)
     rest = Commonest("a", 0.5), None, ClassMeasures({}, {}, Measure(0.5))
     monkeypatch.setattr(FIT, "share_right", lambda *_, **__: next(found))
@@ -314,7 +309,7 @@ def judged_in_turn(monkeypatch, *shares: float) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_an_accuracy_reached_within_an_epoch_ends_it(tmp_path, monkeypatch, stopped) -> None:
+def test_an_accuracy_reached_within_an_epoch_ends_it(tmp_path, monkeypatch, stopped):
     # Near the target after the first epoch, there one step later; the last is that of the test.
     judged_in_turn(monkeypatch, 0.945, 0.96, 0.75)
     run = (by_single_steps if stopped else fit)(recipe(stop_at=0.95, stop_every=1), tmp_path)
@@ -324,9 +319,7 @@ def test_an_accuracy_reached_within_an_epoch_ends_it(tmp_path, monkeypatch, stop
     assert [row["epoch"] for row in run.metrics()] == [1, 2]
 
 
-def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(
-    tmp_path, monkeypatch
-) -> None:
+def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(tmp_path, monkeypatch):
     def keep_the_first(self, loop):
         if loop.current_epoch == 0:
             self.run.put_network(loop.model, self.run.best_file)
@@ -341,10 +334,10 @@ def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(
     torch.testing.assert_close(*kept, rtol=0, atol=0)
 
 
-def test_seconds_of_an_epoch_are_those_of_all_its_stretches(tmp_path: Path, monkeypatch) -> None:
+def test_seconds_of_an_epoch_are_those_of_all_its_stretches(tmp_path, monkeypatch):
     now = [0.0]
 
-    def lasts(loop: Loop) -> None:
+    def lasts(loop):
         now[0] += 2.0**loop.global_step
 
     clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=time.monotonic)
@@ -360,7 +353,7 @@ def test_seconds_of_an_epoch_are_those_of_all_its_stretches(tmp_path: Path, monk
 # Torch thinks four too many for two cores.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path: Path) -> None:
+def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path):
     """Of images that each epoch draws anew."""
     changing = recipe(augment="shift2", epochs=2)
     expected = fit(changing, tmp_path / "here")
@@ -375,11 +368,11 @@ def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path: Path) -> None:
 
 
 def test_of_a_run_with_more_epochs_the_old_result_is_gone_before_the_recipe_is_new(
-    short: Run, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    short, whole, tmp_path, monkeypatch
+):
     shutil.copytree(short.folder, tmp_path, dirs_exist_ok=True)
 
-    def crash(self: Path, target: Path) -> Path:
+    def crash(self, target):
         raise Crash
 
     with monkeypatch.context() as patch:
@@ -391,9 +384,7 @@ def test_of_a_run_with_more_epochs_the_old_result_is_gone_before_the_recipe_is_n
     assert_same(fit(recipe(), tmp_path), whole)
 
 
-def test_fewer_epochs_and_a_rate_that_falls_to_the_last_one_are_refused(
-    short: Run, tmp_path: Path
-) -> None:
+def test_fewer_epochs_and_a_rate_that_falls_to_the_last_one_are_refused(short, tmp_path):
     before = contents(short.folder)
     assert "(epochs 2 there, 1 here)" in text_of(lambda: fit(recipe(epochs=1), short.folder))
     assert contents(short.folder) == before
@@ -402,7 +393,7 @@ def test_fewer_epochs_and_a_rate_that_falls_to_the_last_one_are_refused(
     assert "(epochs 3 there, 4 here)" in words
 
 
-def test_loggers_get_the_rows_of_the_metrics(whole: Run, tmp_path: Path) -> None:
+def test_loggers_get_the_rows_of_the_metrics(whole, tmp_path):
     """Nor does a budget that is not spent change a bit, or what was drawn before."""
     torch.manual_seed(2)
     logger = CSVLogger(tmp_path / "log", name="", version="")
@@ -419,12 +410,10 @@ def test_loggers_get_the_rows_of_the_metrics(whole: Run, tmp_path: Path) -> None
     assert "matrix_capsnet_mnist" in (tmp_path / "log" / "hparams.yaml").read_text()
 
 
-def test_what_a_step_draws_is_the_same_after_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: dict[int, list[float]] = {}
+def test_what_a_step_draws_is_the_same_after_a_stop(tmp_path, monkeypatch):
+    drawn = {}
 
-    def draw(loop: Loop) -> None:
+    def draw(loop):
         drawn.setdefault(loop.global_step, []).append(float(torch.rand(())))
         if stop_at == loop.global_step:
             raise RuntimeError("out")
@@ -454,16 +443,14 @@ WRITES = [
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def short(tmp_path_factory):
     return fit(recipe(epochs=2), tmp_path_factory.mktemp("short"))
 
 
-def test_training_needs_no_room_in_the_temporary_folder(
-    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_needs_no_room_in_the_temporary_folder(short, tmp_path, monkeypatch):
     """$TMPDIR may be full, and what is written there outlives who is killed."""
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile, "_mkstemp_inner", full)
@@ -483,12 +470,12 @@ BY_DEFAULT = {"recipe", "digest of state 1", "state 1", "metrics 2", "result"}
     ],
 )
 def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
-    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
-) -> None:
+    short, tmp_path, monkeypatch, last
+):
     replace = Path.replace
     done = []
 
-    def replace_or_crash(self: Path, target: Path) -> Path:
+    def replace_or_crash(self, target):
         if len(done) == last:
             raise Crash
         done.append(target.name)
@@ -504,12 +491,10 @@ def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
     assert_same(fit(recipe(epochs=2), tmp_path), short)
 
 
-def test_a_state_half_written_is_never_seen(
-    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_half_written_is_never_seen(short, tmp_path, monkeypatch):
     save = Loop.save
 
-    def half(self, path: Path) -> None:
+    def half(self, path):
         save(self, path)
         if self.current_epoch == 1:
             content = path.read_bytes()
@@ -527,7 +512,7 @@ def test_a_state_half_written_is_never_seen(
     assert_same(fit(recipe(epochs=2), tmp_path), short)
 
 
-def test_a_finished_run_is_returned_as_it_is(whole: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_returned_as_it_is(whole, monkeypatch):
     before = contents(whole.folder)
     monkeypatch.setitem(SOURCES, "tiny", lambda split, root: pytest.fail("data were asked for"))
     assert fit(recipe(), whole.folder) == whole
@@ -535,8 +520,8 @@ def test_a_finished_run_is_returned_as_it_is(whole: Run, monkeypatch: pytest.Mon
 
 
 def test_another_recipe_and_a_foreign_folder_are_refused_before_any_data_are_read(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    whole, tmp_path, monkeypatch
+):
     monkeypatch.setitem(SOURCES, "tiny", lambda split, root: pytest.fail("data were asked for"))
     (tmp_path / "thesis.tex").write_text("years of work")
     for folder, words in (
@@ -549,12 +534,10 @@ def test_another_recipe_and_a_foreign_folder_are_refused_before_any_data_are_rea
         assert contents(folder) == before
 
 
-def test_test_images_are_looked_at_once_after_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_images_are_looked_at_once_after_training(tmp_path, monkeypatch):
     happened = []
 
-    def source(split: str, root: object) -> ImageSet:
+    def source(split, root):
         happened.append(split)
         return tiny(split, root)
 
@@ -566,11 +549,11 @@ def test_test_images_are_looked_at_once_after_training(
 
 
 def test_validation_images_come_out_of_the_training_split_and_are_never_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: dict[str, set[bytes]] = {"training_step": set(), "validation_step": set()}
+    tmp_path, monkeypatch
+):
+    seen = {"training_step": set(), "validation_step": set()}
 
-    def spy_on(name: str) -> None:
+    def spy_on(name):
         step = getattr(Loop, name)
 
         def spy(self, batch, *where):
@@ -589,19 +572,19 @@ def test_validation_images_come_out_of_the_training_split_and_are_never_trained_
     assert trained | validated == {image.numpy().tobytes() for image in images.pixels(slice(None))}
 
 
-def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:
+def test_the_result_is_the_accuracy_of_the_saved_network(whole):
     expected = accuracy(load_network(whole.model_file), load("tiny", split="test"))
     assert whole.result()["test_accuracy"] == expected
 
 
-def test_training_that_diverges_stops_with_one_sentence(tmp_path: Path) -> None:
+def test_training_that_diverges_stops_with_one_sentence(tmp_path):
     with pytest.raises(TorchcapsError, match=r"^the loss became .+ so training diverged; take a"):
         fit(recipe(learning_rate=1e30), tmp_path)
     assert_readable(tmp_path)
     assert not (tmp_path / "result.json").exists()
 
 
-def test_a_loss_that_is_lost_in_validation_ends_in_one_sentence(tmp_path, monkeypatch) -> None:
+def test_a_loss_that_is_lost_in_validation_ends_in_one_sentence(tmp_path, monkeypatch):
     def lost(self, batch):
         lost, right = torch.tensor([float("nan"), 0.1])
         return self.model(batch.pixels), {"validation_loss": lost, "validation_accuracy": right}
@@ -614,14 +597,14 @@ def test_a_loss_that_is_lost_in_validation_ends_in_one_sentence(tmp_path, monkey
     )
 
 
-def test_float16_is_for_a_gpu(tmp_path, monkeypatch) -> None:
+def test_float16_is_for_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     text = text_of(lambda: fit(recipe(precision="float16"), tmp_path / "run"))
     assert text.startswith("float16 is for a GPU, and there is none here; on a CPU take bfloat16")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, monkeypatch) -> None:
+def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, monkeypatch):
     Run(tmp_path).begin(recipe(epochs=2), tiny("train", None).digest())
     (tmp_path / "state.ckpt").write_bytes(b"whatever")
     denied = PermissionError(13, "Permission denied")
@@ -630,12 +613,12 @@ def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, mo
     assert text.startswith(f"{tmp_path / 'state.ckpt'} could not be opened (Permission denied),")
 
 
-def copied(run: Run, to: Path) -> Run:
+def copied(run, to):
     shutil.copytree(run.folder, to)
     return Run(to)
 
 
-def unfinished(run: Run, to: Path) -> Run:
+def unfinished(run, to):
     """A copy that was stopped before its end was written down."""
     found = copied(run, to)
     found.result_file.unlink()
@@ -643,7 +626,7 @@ def unfinished(run: Run, to: Path) -> Run:
     return found
 
 
-def test_a_state_of_flipped_bits_is_never_used(short: Run, tmp_path: Path) -> None:
+def test_a_state_of_flipped_bits_is_never_used(short, tmp_path):
     """torch.load does not look at the checksums of the archive it reads."""
     run = unfinished(short, tmp_path / "run")
     content = run.state_file.read_bytes()
@@ -659,7 +642,7 @@ def test_a_state_of_flipped_bits_is_never_used(short: Run, tmp_path: Path) -> No
     assert_same(fit(recipe(epochs=2), run.folder), short)
 
 
-def without_digests(run: Run, to: Path) -> Run:
+def without_digests(run, to):
     """As runs of earlier versions are, and as somebody else may have packed a state."""
     found = unfinished(run, to)
     (found.folder / "digests.json").unlink()
@@ -669,7 +652,7 @@ def without_digests(run: Run, to: Path) -> Run:
 def changed(change):
     """Save the state anew after a change of its parts."""
 
-    def damage(file: Path) -> None:
+    def damage(file):
         state = torch.load(file, weights_only=True)
         change(state)
         torch.save(state, file)
@@ -677,7 +660,7 @@ def changed(change):
     return damage
 
 
-def flipped(file: Path) -> None:
+def flipped(file):
     content = bytearray(file.read_bytes())
     with zipfile.ZipFile(file) as archive:
         largest = max(archive.infolist(), key=lambda member: member.file_size)
@@ -685,10 +668,10 @@ def flipped(file: Path) -> None:
     file.write_bytes(content)
 
 
-def aligned_to(alignment: bytes):
+def aligned_to(alignment):
     """Found by make fuzz: torch divides by it, and the process was gone."""
 
-    def damage(file: Path) -> None:
+    def damage(file):
         with zipfile.ZipFile(file) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
         (name,) = (name for name in members if name.endswith(".storage_alignment"))
@@ -699,7 +682,7 @@ def aligned_to(alignment: bytes):
     return damage
 
 
-def in_a_folder(file: Path) -> None:
+def in_a_folder(file):
     file.unlink()
     file.mkdir()
 
@@ -748,14 +731,14 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_state_is_told_and_not_unpickled(short, tmp_path, damage, words) -> None:
+def test_a_damaged_state_is_told_and_not_unpickled(short, tmp_path, damage, words):
     run = without_digests(short, tmp_path / "run")
     damage(run.state_file)
     said = text_of(lambda: fit(recipe(epochs=3), run.folder))
     assert re.search(words.replace("{file}", re.escape(str(run.state_file))), said), said
 
 
-def test_a_state_of_an_optimiser_of_other_sizes_is_told(short: Run, tmp_path: Path) -> None:
+def test_a_state_of_an_optimiser_of_other_sizes_is_told(short, tmp_path):
     """A fused step does not look, and the process was gone."""
     run = without_digests(short, tmp_path / "run")
     state = torch.load(run.state_file, weights_only=True)
@@ -766,7 +749,7 @@ def test_a_state_of_an_optimiser_of_other_sizes_is_told(short: Run, tmp_path: Pa
     )
 
 
-def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
+def test_a_state_knows_its_recipe(short, tmp_path):
     """recipe.json was edited, and the same value is given in the call."""
     run = without_digests(short, tmp_path / "run")
     other = recipe(epochs=2, learning_rate=0.5)
@@ -777,8 +760,8 @@ def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_length_is_gone_on_from_only_where_its_epochs_are_the_same(
-    short: Run, tmp_path: Path
-) -> None:
+    short, tmp_path
+):
     run = without_digests(short, tmp_path / "run")
     fewer = recipe(epochs=1)
     run.recipe_file.write_text(fewer.model_dump_json())
@@ -786,7 +769,7 @@ def test_a_state_of_another_length_is_gone_on_from_only_where_its_epochs_are_the
     assert "state.ckpt is the state of another recipe (epochs 2 there, 1 here)" in said
 
 
-def test_a_refused_line_leaves_a_finished_run_as_it_is(short: Run, tmp_path: Path) -> None:
+def test_a_refused_line_leaves_a_finished_run_as_it_is(short, tmp_path):
     run = copied(short, tmp_path / "run")
     run.state_file.write_bytes(run.state_file.read_bytes()[:-100])
     before = contents(run.folder)
@@ -795,9 +778,7 @@ def test_a_refused_line_leaves_a_finished_run_as_it_is(short: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "result.json"])
-def test_a_finished_run_of_which_a_file_is_damaged_is_not_called_done(
-    short: Run, tmp_path: Path, name: str
-) -> None:
+def test_a_finished_run_of_which_a_file_is_damaged_is_not_called_done(short, tmp_path, name):
     run = copied(short, tmp_path / "run")
     content = bytearray((run.folder / name).read_bytes())
     content[-1] ^= 1
@@ -805,9 +786,7 @@ def test_a_finished_run_of_which_a_file_is_damaged_is_not_called_done(
     assert f"{name} is damaged" in text_of(lambda: fit(recipe(epochs=2), run.folder))
 
 
-def test_the_network_of_an_earlier_end_is_no_longer_that_of_the_run(
-    short: Run, tmp_path: Path
-) -> None:
+def test_the_network_of_an_earlier_end_is_no_longer_that_of_the_run(short, tmp_path):
     run = copied(short, tmp_path / "run")
     earlier = run.model_file.read_bytes()
     longer = fit(recipe(epochs=3), run.folder)
@@ -815,7 +794,7 @@ def test_the_network_of_an_earlier_end_is_no_longer_that_of_the_run(
     assert "model.safetensors is damaged" in text_of(lambda: load_network(longer.folder))
 
 
-def test_a_run_that_trains_on_has_no_network_yet(short: Run, tmp_path: Path) -> None:
+def test_a_run_that_trains_on_has_no_network_yet(short, tmp_path):
     run = copied(short, tmp_path / "run")
     run.result_file.unlink()
     assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
@@ -823,7 +802,7 @@ def test_a_run_that_trains_on_has_no_network_yet(short: Run, tmp_path: Path) -> 
     )
 
 
-def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> None:
+def test_images_of_ones_own_give_the_same_run(whole, tmp_path):
     own = tiny("train", None), tiny("test", None)
     run = fit(recipe(data="own"), tmp_path, own=own)
     # Only the name of the images is another.
@@ -832,7 +811,7 @@ def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> Non
     assert_same(run, whole)
 
 
-def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) -> None:
+def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.train.folder.alone.LOCK_SECONDS", 0.2)
     fit(recipe(epochs=1), tmp_path)
     before = contents(tmp_path)
@@ -846,7 +825,7 @@ def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) 
     assert_same(fit(recipe(), tmp_path), whole)
 
 
-def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tmp_path) -> None:
+def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tmp_path):
     assert not whole.recipe.channels_last
     last = recipe(channels_last=True)
     run = fit(last, tmp_path / "whole")
@@ -857,7 +836,7 @@ def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tm
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_memory_is_kept_unless_the_environment_says_no(tmp_path, monkeypatch, keeps) -> None:
+def test_memory_is_kept_unless_the_environment_says_no(tmp_path, monkeypatch, keeps):
     asked = []
     monkeypatch.setattr(FIT, "keep_memory", lambda: asked.append(True) or keeps)
     run = fit(recipe(epochs=1), tmp_path)
@@ -867,7 +846,7 @@ def test_memory_is_kept_unless_the_environment_says_no(tmp_path, monkeypatch, ke
 
 
 @pytest.mark.slow
-def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(tmp_path) -> None:
+def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(tmp_path):
     # A tiny network of EM routing moves by more than rounding.
     network = {"model": "mitterreiter_5x16", "options": {}}
     whole = fit(recipe(**network), tmp_path / "float32")
@@ -883,7 +862,7 @@ def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(tmp_pat
     assert {tensor.dtype for tensor in kept.values()} <= {torch.float32, torch.int64}
 
 
-def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None:
+def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path):
     fields = WITHOUT_NORM | {"image_size": (7, 5), "epochs": 1}
     named = fit(recipe(**fields), tmp_path / "named")
     assert load_network(named.model_file).image == (1, 7, 5)
@@ -892,7 +871,7 @@ def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
 
 
-def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch) -> None:
+def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch):
     def look(images, device):
         seen.append(images)
         raise Crash
@@ -901,7 +880,7 @@ def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch
     moved = tuple(Cropped(tiny(split, None), (20, 18), seed=5) for split in ("train", "test"))
     middle = tuple(replace(each, seed=None) for each in moved)
     for name, own in (("moved", moved), ("middle", middle)):
-        seen: list[Cropped] = []
+        seen = []
         with pytest.raises(Crash):
             fit(recipe(data="own", epochs=1), tmp_path / name, own=own)
         assert [each.seed for each in seen] == [own[0].seed]
@@ -909,8 +888,8 @@ def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("few", [{}, {"train_images": 20}], ids=["all", "some"])
 def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
-) -> None:
+    tmp_path, monkeypatch, few
+):
     seen = []
     plain = FIT.held_on
     monkeypatch.setattr(
@@ -930,7 +909,7 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
     )
 
 
-def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_path: Path) -> None:
+def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_path):
     fields = WITHOUT_NORM | {"epochs": 1, "validation_share": 0.25}
     run = fit(recipe(standardise="set", **fields), tmp_path / "set")
     training, _ = watched(run.recipe, tiny("train", None))
@@ -943,13 +922,11 @@ def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_pat
     assert rows(plain) != rows(run)
 
 
-def other(split: str, root: object) -> ImageSet:
+def other(split, root):
     return part_whole(split, {"train": 8, "test": 10}[split], seed=5, spec=PartWholeSpec(size=20))
 
 
-def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "other", other)
     judged = []
     for name in ("share_right", "judge"):
@@ -970,12 +947,10 @@ def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
     assert result["digests"]["test"] == other("test", None).digest()
 
 
-def test_a_run_remembers_where_its_data_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_remembers_where_its_data_lies(tmp_path, monkeypatch):
     asked = []
 
-    def files(split: str, root: object) -> ImageSet:
+    def files(split, root):
         asked.append(root)
         return tiny(split, None)
 
@@ -994,7 +969,7 @@ def test_a_run_remembers_where_its_data_lies(
     assert fit(recipe(**WITHOUT_NORM, epochs=1), tmp_path / "made").root is None
 
 
-def test_a_run_that_is_done_refuses_other_images(tmp_path) -> None:
+def test_a_run_that_is_done_refuses_other_images(tmp_path):
     pair = tiny("train", None), tiny("test", None)
     one = recipe(data="own", epochs=1)
     fit(one, tmp_path / "run", own=pair)
@@ -1012,7 +987,7 @@ def test_a_run_that_is_done_refuses_other_images(tmp_path) -> None:
     assert contents(tmp_path / "run") == before
 
 
-def test_one_class_that_parting_leaves_is_told(tmp_path) -> None:
+def test_one_class_that_parting_leaves_is_told(tmp_path):
     """Of thirteen images the one of the other class may be held out."""
     labels = torch.tensor([0] * 12 + [1])
     few = ImageSet("few", torch.rand(13, 1, 20, 20), labels, ("a", "b"))
@@ -1024,7 +999,7 @@ def test_one_class_that_parting_leaves_is_told(tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_best_network_that_is_gone_is_told_before_more_is_trained(tmp_path, monkeypatch) -> None:
+def test_a_best_network_that_is_gone_is_told_before_more_is_trained(tmp_path, monkeypatch):
     best = recipe(keep="best")
     fit(recipe(keep="best", epochs=1), tmp_path / "run")
     run = Run(tmp_path / "run")

@@ -1,7 +1,6 @@
 """Runs on images with groups: none is trained on and tested too, and the result counts them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,11 +16,11 @@ from torchcaps.tasks import doctor, evaluate_file
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.tasks.examination.images import examine_groups
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train import fit, make_recipe
 from torchcaps.train.grouped import warn_of_groups
 
 
-def patients(first: int, count: int) -> ImageSet:
+def patients(first, count):
     """Three pictures of each patient, who shows one class."""
     number = torch.arange(3 * count) // 3
     groups = tuple(f"p{first + each}" for each in number.tolist())
@@ -34,7 +33,7 @@ def recipe(**changed):
     return make_recipe(**{"options": {"decoder": False}} | fields | changed)
 
 
-def pictures(root: Path, count: int = 20) -> Path:
+def pictures(root, count=20):
     """Three pictures of each patient, who shows one class."""
     images = patients(0, count)
     for at, group in enumerate(images.groups):
@@ -46,7 +45,7 @@ def pictures(root: Path, count: int = 20) -> Path:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
+def root(tmp_path_factory):
     return pictures(tmp_path_factory.mktemp("data") / "skin")
 
 
@@ -54,7 +53,7 @@ PATTERN = "(p[0-9]+)_"
 
 
 @pytest.fixture(scope="module")
-def run(root, tmp_path_factory) -> Run:
+def run(root, tmp_path_factory):
     grouped = recipe(data="folder", groups=PATTERN)
     return fit(grouped, tmp_path_factory.mktemp("runs") / "skin", root=root)
 
@@ -65,12 +64,12 @@ PARTED = (
 )
 
 
-def test_a_run_counts_its_groups_and_tells_how_they_are_parted(run: Run) -> None:
+def test_a_run_counts_its_groups_and_tells_how_they_are_parted(run):
     assert run.result()["groups"] == {"train": 14, "validation": 2, "test": 4, "parted": PARTED}
     assert facts_of(run)["groups"] == PARTED
 
 
-def test_whoever_reads_the_images_of_a_run_reads_them_by_its_groups(run: Run) -> None:
+def test_whoever_reads_the_images_of_a_run_reads_them_by_its_groups(run):
     trained = open_trained(run.folder)
     parts = [set(trained.images(split).groups) for split in ("train", "validation", "test")]
     assert [len(part) for part in parts] == [14, 2, 4]
@@ -85,7 +84,7 @@ def test_whoever_reads_the_images_of_a_run_reads_them_by_its_groups(run: Run) ->
     assert evaluate_file(run.folder, split="validation").parted is None
 
 
-def test_groups_are_told_before_training_too(run: Run, root: Path) -> None:
+def test_groups_are_told_before_training_too(run, root):
     (found,) = examine_groups(run.recipe, root)
     assert (found.check, found.verdict, found.text) == ("groups", "fine", f"{PARTED}.")
     assert doctor(run.recipe, root=root, seconds=0).findings[-1] == found
@@ -98,7 +97,7 @@ HINT = (
 )
 
 
-def test_names_that_suggest_groups_are_told_by_all_who_look(root: Path, tmp_path, caplog) -> None:
+def test_names_that_suggest_groups_are_told_by_all_who_look(root, tmp_path, caplog):
     plain = recipe(data="folder")
     warn_of_groups(plain, root, None)
     assert caplog.messages == [HINT]
@@ -112,8 +111,8 @@ def test_names_that_suggest_groups_are_told_by_all_who_look(root: Path, tmp_path
     assert seen.numbers()["groups_by_names"]["pattern"] in HINT
 
 
-def test_training_begins_with_what_names_suggest(root: Path, tmp_path, monkeypatch, caplog) -> None:
-    def stop(*_: object, **__: object) -> None:
+def test_training_begins_with_what_names_suggest(root, tmp_path, monkeypatch, caplog):
+    def stop(*_, **__):
         raise TorchcapsError("it was to begin.")
 
     monkeypatch.setattr(FIT.Going, "steps", stop)
@@ -122,13 +121,13 @@ def test_training_begins_with_what_names_suggest(root: Path, tmp_path, monkeypat
     assert caplog.messages == [HINT]
 
 
-def test_own_images_of_files_are_looked_at_as_a_folder_is(root: Path, caplog) -> None:
+def test_own_images_of_files_are_looked_at_as_a_folder_is(root, caplog):
     own = image_folder(root), image_folder(root, "test")
     warn_of_groups(recipe(), None, own)
     assert caplog.messages == [HINT]
 
 
-def test_nothing_is_told_where_groups_are_known_or_not_suggested(root: Path, caplog) -> None:
+def test_nothing_is_told_where_groups_are_known_or_not_suggested(root, caplog):
     warn_of_groups(recipe(data="folder", groups=PATTERN), root, None)
     both = [image_folder(root, split, groups=PATTERN) for split in ("train", "test")]
     warn_of_groups(recipe(), None, tuple(both))
@@ -139,7 +138,7 @@ def test_nothing_is_told_where_groups_are_known_or_not_suggested(root: Path, cap
     assert examine_groups(recipe(data="part-whole"), root) == []
 
 
-def test_own_images_with_groups(tmp_path: Path) -> None:
+def test_own_images_with_groups(tmp_path):
     found = fit(recipe(), tmp_path / "own", own=(patients(0, 20), patients(50, 4))).result()
     assert found["groups"] == {
         "train": 18,
@@ -150,7 +149,7 @@ def test_own_images_with_groups(tmp_path: Path) -> None:
     }
 
 
-def test_a_group_that_is_trained_on_and_tested_is_refused(tmp_path: Path) -> None:
+def test_a_group_that_is_trained_on_and_tested_is_refused(tmp_path):
     own = patients(0, 20), patients(18, 4)
     assert text_of(lambda: fit(recipe(), tmp_path / "own", own=own)) == (
         "patients: 2 of the 4 groups of the test are in training too, 'p18' for one, so the test "
@@ -159,7 +158,7 @@ def test_a_group_that_is_trained_on_and_tested_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "own").exists()
 
 
-def test_a_run_on_a_fold_is_known_by_every_command(root: Path, tmp_path: Path) -> None:
+def test_a_run_on_a_fold_is_known_by_every_command(root, tmp_path):
     """The test images of the run are those of its fold, wherever it is looked at."""
     run = fit(recipe(data="folder", groups=PATTERN, fold=(2, 5)), tmp_path / "run", root=root)
     test = image_folder(root, "test", groups=PATTERN, fold=(2, 5))

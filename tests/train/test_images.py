@@ -10,13 +10,13 @@ from torchcaps.train import make_recipe
 from torchcaps.train.images import parted, watched
 
 
-def numbered(count: int = 60) -> ImageSet:
+def numbered(count=60):
     """Image n is of brightness n / 64 all over."""
     pixels = (torch.arange(count) / 64).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
     return ImageSet("numbered", pixels.clone(), torch.arange(count) % 2, ("even", "odd"))
 
 
-def numbers(images) -> set[int]:
+def numbers(images):
     return set((64 * images.batch(slice(None)).pixels[:, 0, 0, 0]).int().tolist())
 
 
@@ -24,7 +24,7 @@ def recipe(**changed):
     return make_recipe(model="mitterreiter_5x16", data="own", **changed)
 
 
-def test_some_are_those_of_all_that_are_not_held_out() -> None:
+def test_some_are_those_of_all_that_are_not_held_out():
     all_of_them, held = parted(recipe(), numbered())
     some, also_held = parted(recipe(train_images=20), numbered())
     assert len(some) == 20
@@ -33,7 +33,7 @@ def test_some_are_those_of_all_that_are_not_held_out() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
-def test_the_seed_draws_them(share: float) -> None:
+def test_the_seed_draws_them(share):
     first, again, other = (
         parted(recipe(train_images=20, validation_share=share, seed=seed), numbered())[0]
         for seed in (0, 0, 1)
@@ -52,7 +52,7 @@ def test_the_seed_draws_them(share: float) -> None:
     ],
     ids=["pairs", "some", "groups"],
 )
-def test_images_that_are_trained_on_are_measured_where_none_are_held_out(images, count) -> None:
+def test_images_that_are_trained_on_are_measured_where_none_are_held_out(images, count):
     training, measured = watched(recipe(validation_share=0.0), images)
     assert training is images
     assert len(measured) == count

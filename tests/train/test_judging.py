@@ -11,12 +11,12 @@ from torchcaps.analysis.shares import Commonest
 from torchcaps.data import ImageSet
 from torchcaps.train import accuracy
 from torchcaps.train.class_measures import class_measures
-from torchcaps.train.judging import Judged, judge
+from torchcaps.train.judging import judge
 from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
 
 
-def test_accuracy_is_the_share_of_right_answers() -> None:
+def test_accuracy_is_the_share_of_right_answers():
     brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
     pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
     images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
@@ -41,15 +41,15 @@ class OneOf(Ranks):
         return self.said[at]
 
 
-def judged(images: ImageSet, ranks: int, **more: int) -> Judged:
+def judged(images, ranks, **more):
     """What the last rank to speak says, which has heard of all."""
-    said: list[list[object]] = [[], [], []]
+    said = [[], [], []]
     every = (OneOf(rank, ranks, said=said) for rank in range(ranks))
     return [judge(Channels(), images, each, **more) for each in every][-1]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-def test_ranks_judge_every_image_once(ranks: int) -> None:
+def test_ranks_judge_every_image_once(ranks):
     # Six in batches of two, then one: five are right, and of the classes the last is commonest.
     brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
     pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
@@ -69,7 +69,7 @@ def test_ranks_judge_every_image_once(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_every_rank_knows_the_groups_of_its_images(ranks: int) -> None:
+def test_every_rank_knows_the_groups_of_its_images(ranks):
     pixels = torch.rand(20, 2, 1, 1, generator=torch.Generator().manual_seed(0))
     labels, groups = torch.arange(20) % 2, tuple(f"p{at // 4}" for at in range(20))
     images = ImageSet("twenty", pixels, labels, ("a", "b"), groups=groups)
@@ -79,7 +79,7 @@ def test_every_rank_knows_the_groups_of_its_images(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ranks_are_constant_together(ranks: int) -> None:
+def test_ranks_are_constant_together(ranks):
     pixels = torch.tensor([[0.1, 0.9]]).repeat(4, 1)[:, :, None, None]
     images = ImageSet("four", pixels, torch.tensor([0, 0, 0, 1]), ("a", "b"))
     found = judged(images, ranks)

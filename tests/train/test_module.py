@@ -4,49 +4,49 @@ import lightning
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from error_text import text_of
 from torchcaps import create_model
 from torchcaps.data import Batch
-from torchcaps.train import Recipe, make_recipe
+from torchcaps.train import make_recipe
 from torchcaps.train.module import Training
-from torchcaps.types import Output, ScoresAre
+from torchcaps.types import Output
 
 
 class Fixed(nn.Module):
     """Two classes with lengths 0.5 and 0.3 for every image, and a black reconstruction."""
 
-    def __init__(self, draws: bool, scores_are: ScoresAre = "lengths"):
+    def __init__(self, draws, scores_are="lengths"):
         super().__init__()
-        self.scores_are: ScoresAre = scores_are
+        self.scores_are = scores_are
         self.lengths = nn.Parameter(torch.tensor([0.5, 0.3]))
         self.draws = draws
-        self.targets: list[Tensor | None] = []
+        self.targets = []
 
-    def forward(self, image: Tensor, target: Tensor | None = None) -> Output:
+    def forward(self, image, target=None):
         self.targets.append(target)
         drawn = torch.zeros_like(image) if self.draws else None
         return Output(self.lengths.expand(len(image), 2), self.scores_are, None, drawn)
 
 
-def recipe(**changed: object) -> Recipe:
+def recipe(**changed):
     fields = {"model": "mitterreiter_5x16", "data": "part-whole", "reconstruction_weight": 0.01}
     return make_recipe(**fields | changed)
 
 
-def training(model: nn.Module, recipe: Recipe) -> Training:
+def training(model, recipe):
     return Training(model, recipe, steps_an_epoch=10, judged_by="class")
 
 
-def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
+def logged_by(training, step):
     found = {}
 
-    def log(name: str, value: Tensor, *, batch_size: int, **how: bool) -> None:
+    def log(name, value, *, batch_size, **how):
         found[name] = (value.item(), batch_size)
 
-    def log_dict(values: dict[str, Tensor], **how: int) -> None:
+    def log_dict(values, **how):
         for name, value in values.items():
             log(name, value, **how)
 
@@ -61,7 +61,7 @@ def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
     ("step", "before"), [("training_step", ""), ("validation_step", "validation_")]
 )
 @pytest.mark.parametrize("draws", [True, False])
-def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) -> None:
+def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws):
     model = Fixed(draws)
     # Right class 0: (0.9 - 0.5)² + 0.5 (0.3 - 0.1)² = 0.18; right class 1: 0.36 + 0.08 = 0.44.
     margin = (0.18 + 0.18 + 0.44) / 3
@@ -80,7 +80,7 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
     assert model.targets[0].tolist() == [0, 0, 1]
 
 
-def test_the_validation_loss_has_the_reconstruction_where_the_recipe_asks_for_it() -> None:
+def test_the_validation_loss_has_the_reconstruction_where_the_recipe_asks_for_it():
     margin = (0.18 + 0.18 + 0.44) / 3
     asked = training(Fixed(draws=True), recipe(validation_loss="total"))
     logged = logged_by(asked, "validation_step")
@@ -89,7 +89,7 @@ def test_the_validation_loss_has_the_reconstruction_where_the_recipe_asks_for_it
 
 
 @pytest.mark.parametrize("step", [0, 250, 500])
-def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monkeypatch) -> None:
+def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monkeypatch):
     monkeypatch.setattr(Training, "global_step", step)
     spread = training(Fixed(False), recipe(loss="spread", spread_steps=500))
     # 0.2 + 0.79 σ(6); the right class leads by 0.2, 0.2 and -0.2.
@@ -103,9 +103,9 @@ def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monke
 
 
 def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def drawn(seed: int, step: int) -> float:
+    monkeypatch,
+):
+    def drawn(seed, step):
         monkeypatch.setattr(Training, "global_step", step)
         torch.rand(seed + step + 1)
         training(Fixed(False), recipe(seed=seed)).on_train_batch_start((), 0)
@@ -117,7 +117,7 @@ def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     assert {moment: drawn(*moment) for moment in reversed(moments)} == numbers
 
 
-def test_each_batch_of_an_update_draws_numbers_of_its_own() -> None:
+def test_each_batch_of_an_update_draws_numbers_of_its_own():
     module = training(Fixed(False), recipe())
     drawn = []
     for every in (4, 1):
@@ -133,7 +133,7 @@ def test_each_batch_of_an_update_draws_numbers_of_its_own() -> None:
     assert drawn[2] == drawn[3]
 
 
-def test_a_frozen_layer_stays_frozen_once_lightning_exchanged_it() -> None:
+def test_a_frozen_layer_stays_frozen_once_lightning_exchanged_it():
     model = create_model("rem_multilayer", image=(1, 24, 24))
     name = next(n for n, part in model.named_modules() if isinstance(part, nn.BatchNorm2d))
     module = training(model, recipe(freeze=(name,)))

@@ -17,7 +17,7 @@ LABELS = torch.arange(48) % 3
 class Headed(nn.Module):
     """A capsule head on a backbone."""
 
-    def __init__(self, backbone: nn.Module, image: tuple[int, int, int], **options: int):
+    def __init__(self, backbone, image, **options):
         super().__init__()
         self.image, self.backbone = image, backbone
         self.head = tc.layers.CapsuleHead.after(backbone, image=image, n_classes=3, **options)

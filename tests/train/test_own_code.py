@@ -22,7 +22,7 @@ def _as_before(monkeypatch):
             del sys.modules[name]
 
 
-def file(folder: Path, text: str, name: str = "mine_own.py") -> Path:
+def file(folder, text, name="mine_own.py"):
     (folder / name).write_text(text)
     return folder / name
 

@@ -20,7 +20,7 @@ from torchcaps.models.own import CLASSES, OwnNetwork
 class Mine(nn.Module):
     """A backbone and a capsule head; it records a trace, and takes no labels."""
 
-    def __init__(self, width: int = 4):
+    def __init__(self, width=4):
         super().__init__()
         self.backbone = nn.Sequential(nn.Conv2d(1, width, 5, stride=4), nn.ReLU())
         self.head = tc.layers.CapsuleHead.after(self.backbone, image=(1, 24, 24), n_classes=10)

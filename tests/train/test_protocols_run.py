@@ -18,7 +18,7 @@ RUNS = {name: told["run"] for name, told in TOLD.items()}
 
 
 @cache
-def pictures(split: str, image: tuple[int, int, int], n_classes: int) -> ImageSet:
+def pictures(split, image, n_classes):
     """A bar a class, in noise."""
     count = {"train": 40, "test": 20}[split]
     generator = torch.Generator().manual_seed(count)
@@ -29,7 +29,7 @@ def pictures(split: str, image: tuple[int, int, int], n_classes: int) -> ImageSe
     return ImageSet("stand-in", images, labels, tuple(map(str, range(n_classes))))
 
 
-def digits(split: str) -> ImageSet:
+def digits(split):
     return pictures(split, (1, 28, 28), 10)
 
 

@@ -4,14 +4,10 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from error_text import text_of
 from laid_runs import assert_same, tiny_images
@@ -22,7 +18,7 @@ from torchcaps.data import SOURCES
 from torchcaps.errors import Interrupted
 from torchcaps.ops import margin_loss
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
-from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.loop import Loop
 from torchcaps.train.loss import loss_parts
@@ -46,7 +42,7 @@ tiny = tiny_images(48, size=20)
 DATA = {"tiny": tiny}
 
 
-def recipe(way: str | None, **changed: object) -> Recipe:
+def recipe(way, **changed):
     fields = {"model": "rem_eff_mnist", "data": "tiny", "epochs": EPOCHS, "batch_size": 16}
     return make_recipe(**{**fields, "prune": way, **WAYS.get(way or "", {}), **changed})
 
@@ -57,16 +53,16 @@ DROPPING = {"dropout": 0.3, "width": 8, "types": 2}
 class Runs(dict[str, Run]):
     """A run for every way, made when it is first looked at."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
 
-    def __missing__(self, way: str) -> Run:
+    def __missing__(self, way):
         self[way] = fit(recipe(way), self.folder / way)
         return self[way]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
 
 
@@ -75,12 +71,12 @@ SOME = ("lobster", "magnitude")
 EACH = [way if way in SOME else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
 
 
-def shares(run: Run) -> list[float]:
+def shares(run):
     return [row["sparsity"] for row in run.metrics()]
 
 
 @pytest.mark.parametrize("way", EACH)
-def test_the_rows_say_how_much_is_pruned(way: str, runs: Runs) -> None:
+def test_the_rows_say_how_much_is_pruned(way, runs):
     found = shares(runs[way])
     if way == "lobster":
         assert 0 < found[0] <= found[1] <= found[2] < 1
@@ -93,20 +89,20 @@ def test_the_rows_say_how_much_is_pruned(way: str, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("way", EACH)
-def test_the_saved_network_and_the_result_are_pruned(way: str, runs: Runs) -> None:
+def test_the_saved_network_and_the_result_are_pruned(way, runs):
     found = sparsity(load(runs[way].model_file))
     assert runs[way].result()["sparsity"] == found.numbers()
     if way != "lobster":
         assert found.share == pytest.approx(0.8, abs=1e-4)
 
 
-def test_a_run_that_prunes_nothing_says_nothing_of_it(tmp_path: Path) -> None:
+def test_a_run_that_prunes_nothing_says_nothing_of_it(tmp_path):
     run = fit(recipe(None, epochs=1), tmp_path)
     assert "sparsity" not in run.result()
     assert "sparsity" not in run.metrics()[0]
 
 
-def differ_from_those_by_hand(run: Run, model: nn.Module, *, batches: int) -> float:
+def differ_from_those_by_hand(run, model, *, batches):
     """The share of a run's masks that are not those of |w g|, of the mean loss over the first
     batches of epoch 0, in a network with its first weights."""
     settled = run.recipe
@@ -124,14 +120,14 @@ def differ_from_those_by_hand(run: Run, model: nn.Module, *, batches: int) -> fl
 
 @pytest.mark.slow
 def test_masks_that_are_there_before_training_are_those_of_the_first_weights(
-    runs: Runs,
-) -> None:
+    runs,
+):
     model = initial_model(runs["snip"].recipe, tiny("train", None)).train()
     # But for the few at the edge, whose order rounding decides.
     assert differ_from_those_by_hand(runs["snip"], model, batches=2) <= 0.001
 
 
-def test_snip_asks_frozen_parts_as_steps_do(tmp_path: Path) -> None:
+def test_snip_asks_frozen_parts_as_steps_do(tmp_path):
     """Their batch normalisation goes by its running numbers, not by those of the batch."""
     fields = {"model": "mitterreiter_5x16", "options": {"decoder": False}, "epochs": 1}
     run = fit(recipe("snip", **fields, freeze=("backbone",), prune_batches=1), tmp_path / "run")
@@ -140,7 +136,7 @@ def test_snip_asks_frozen_parts_as_steps_do(tmp_path: Path) -> None:
     assert differ_from_those_by_hand(run, model, batches=1) <= 0.001
 
 
-def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
+def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path):
     """Whatever was drawn in this process before, the same recipe has the same masks."""
     fields = {"model": "tsai_inverted_simple_c10", "epochs": 1, "options": DROPPING}
     found = []
@@ -152,24 +148,24 @@ def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_reached", [False, True])
-def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached: bool) -> None:
+def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached):
     """Within an epoch; at its end accuracy is checked after the epoch's pruning."""
     data, settled = tiny("train", None), recipe("lobster")
     model = initial_model(settled, data)
-    asked: list[int] = []
-    pruner: Any = make_pruner(settled, model)
+    asked = []
+    pruner = make_pruner(settled, model)
     pruner.after_epoch = lambda epoch, loss: asked.append(epoch)
     prune = Prune(pruner, data)
-    loop: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2, model=model)
+    loop = SimpleNamespace(should_stop=is_reached, current_epoch=2, model=model)
     prune.on_validation_start(loop)
     assert asked == ([] if is_reached else [2])
 
 
-def test_lobster_goes_by_the_loss_that_is_logged() -> None:
+def test_lobster_goes_by_the_loss_that_is_logged():
     """Of the spread loss, with its whole margin from the first epoch on."""
     data, settled = tiny("train", None), recipe("lobster", loss="spread", spread_steps=500)
     model = initial_model(settled, data).eval()
-    prune: Any = Prune(make_pruner(settled, model), data)
+    prune = Prune(make_pruner(settled, model), data)
     loop = Loop(settled, model, Batches(data, 16), Batches(data, 16), ranks=Ranks())
     batch = data.batch(slice(None))
     with torch.no_grad():
@@ -177,28 +173,28 @@ def test_lobster_goes_by_the_loss_that_is_logged() -> None:
     assert prune._loss(loop) == pytest.approx(float(expected), rel=1e-5)
 
 
-def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:
+def snipped(rank, ranks, gradients):
     """The weights of one rank after SNIP went by the gradients that it is given there."""
     data, settled = tiny("train", None), recipe("snip")
     model = initial_model(settled, data)
     pruner = make_pruner(settled, model)
     assert pruner is not None
-    prune: Any = Prune(pruner, data)
+    prune = Prune(pruner, data)
     prune._gradients = lambda _: gradients(rank)
     device = torch.device("cpu")
-    loop: Any = SimpleNamespace(device=device, global_step=0, ranks=Ranks(rank, ranks))
+    loop = SimpleNamespace(device=device, global_step=0, ranks=Ranks(rank, ranks))
     prune.on_train_start(loop)
     return dict(model.state_dict())
 
 
-def drawn(rank: int) -> dict[str, Tensor]:
+def drawn(rank):
     """Gradients that differ from rank to rank by more than rounding."""
     model = initial_model(recipe("snip"), tiny("train", None))
     generator = torch.Generator().manual_seed(rank)
     return {n: torch.randn(w.shape, generator=generator) for n, w in prunable(model).items()}
 
 
-def _rank(rank: int, folder: str) -> None:
+def _rank(rank, folder):
     torch.set_num_threads(1)
     SOURCES["tiny"] = tiny
     torch.distributed.init_process_group(
@@ -210,7 +206,7 @@ def _rank(rank: int, folder: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) -> None:
+def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path):
     """Each pruned by its own before it heard of the other's; what they sent was a pickle."""
     # Forked, since what a new process imports takes seconds.
     torch.multiprocessing.start_processes(_rank, (str(tmp_path),), nprocs=2, start_method="fork")
@@ -225,16 +221,14 @@ def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("way", EACH)
-def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(
-    way: str, runs: Runs, tmp_path: Path
-) -> None:
+def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(way, runs, tmp_path):
     # The next call takes masks, weights and optimiser up again.
     assert_same(by_single_steps(recipe(way), tmp_path / way), runs[way])
 
 
-def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -> None:
+def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path):
     more = {"precision": "bfloat16", "optimiser": "sgd", "momentum": 0.9, "weight_decay": 0.01}
-    seen: list[float] = []
+    seen = []
     with pytest.MonkeyPatch.context() as patch:
         spy = before_steps(lambda loop: seen.append(sparsity(loop.model).share))
         patch.setattr(Loop, "training_step", spy)
@@ -244,7 +238,7 @@ def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -
     assert sparsity(load(run.model_file)).share == seen[0]
 
 
-def stopped(folder: Path) -> Run:
+def stopped(folder):
     with pytest.raises(Interrupted):
         fit(recipe("snip"), folder, time_budget=1e-6)
     return Run(folder)
@@ -276,7 +270,7 @@ NO_TABLE = "masks must be a table of boolean tensors by the names of weights, bu
     ],
     ids=["none", "of another network", "a number", "a number inside"],
 )
-def test_a_state_whose_masks_are_not_its_own_is_refused(tmp_path: Path, damage, said: str) -> None:
+def test_a_state_whose_masks_are_not_its_own_is_refused(tmp_path, damage, said):
     run = stopped(tmp_path / "run")
     state = torch.load(run.state_file, weights_only=True)
     damage(state["callbacks"])
@@ -285,14 +279,14 @@ def test_a_state_whose_masks_are_not_its_own_is_refused(tmp_path: Path, damage, 
     assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(said)
 
 
-def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
+def test_a_convnet_is_pruned_by_weights(tmp_path):
     fields = {"model": "efficient_convnet", "data": "tiny", "epochs": 1, "prune": "random_masks"}
     run = fit(make_recipe(**fields, prune_to=0.5), tmp_path / "run")
     assert run.result()["sparsity"]["share"] == pytest.approx(0.5, abs=1e-4)
     assert "entropy" not in run.metrics()[0]
 
 
-def test_the_pruner_is_that_of_the_recipe() -> None:
+def test_the_pruner_is_that_of_the_recipe():
     model = initial_model(recipe(None), tiny("train", None))
     pruner = make_pruner(recipe("magnitude", prune_to=0.5), model)
     assert isinstance(pruner, Magnitude)
@@ -330,7 +324,7 @@ for name in sys.argv[2:]:
 
 
 @pytest.mark.cluster
-def test_two_processes_prune_the_same_weights_as_one(runs: Runs, tmp_path: Path) -> None:
+def test_two_processes_prune_the_same_weights_as_one(runs, tmp_path):
     """Both processes have the same masks, and those of one but for what rounding moves over a
     threshold."""
     ways = ("snip", "magnitude", "lobster", "random_masks")

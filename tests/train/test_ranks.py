@@ -4,8 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -13,7 +11,7 @@ import torch
 
 from error_text import text_of
 from laid_runs import rows, tiny_images
-from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.ranks import Ranks, join
 
 # 43 images to train on, 22 to validate with: the last batch of both is one image, and rank 1 has
@@ -68,24 +66,24 @@ if dies_at == -1:
 DATA = {"tiny": tiny_images(SIZES["train"], n_test=SIZES["test"], size=20)}
 
 
-def recipe() -> Recipe:
+def recipe():
     """Of a network with a decoder and statistics of the batch."""
     return make_recipe(model="mitterreiter_5x16", learning_rate=0.05, **FIELDS)
 
 
-def plain(learning_rate: float = 50.0, **changed: object) -> Recipe:
+def plain(learning_rate=50.0, **changed):
     """Of one without either, whose gradients are small."""
     fields = {**FIELDS, **changed}
     return make_recipe(model="peer_sign_dynamic", learning_rate=learning_rate, **fields)
 
 
-def sums(**changed: object) -> Recipe:
+def sums(**changed):
     """Of updates that go by three batches of eleven images and one of ten: of the last one both
     ranks have five, of the others rank 0 has one more."""
     return plain(**{"batch_size": 11, "accumulate": 4, **changed})
 
 
-def words_of(folder: Path, dies_at: int) -> list[str]:
+def words_of(folder, dies_at):
     folder.mkdir(exist_ok=True)
     (folder / "recipe.json").write_text(recipe().model_dump_json())
     (folder / "plain.json").write_text(plain().model_dump_json())
@@ -94,17 +92,17 @@ def words_of(folder: Path, dies_at: int) -> list[str]:
     return [str(folder / "child.py"), str(folder / "recipe.json"), str(folder), str(dies_at)]
 
 
-def quiet(**more: str) -> dict[str, str]:
+def quiet(**more):
     return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
 
 
-def by_torchrun(folder: Path, dies_at: int = -1) -> subprocess.CompletedProcess[str]:
+def by_torchrun(folder, dies_at=-1):
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = run + words_of(folder, dies_at)
     return subprocess.run(words, capture_output=True, text=True, timeout=300, env=quiet())
 
 
-def by_srun(folder: Path) -> list[tuple[int, str]]:
+def by_srun(folder):
     """As srun starts two tasks on one node."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -127,7 +125,7 @@ def by_srun(folder: Path) -> list[tuple[int, str]]:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     done = by_torchrun(folder)
     assert done.returncode == 0, done.stderr
@@ -137,7 +135,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.cluster
-def test_two_processes_hold_the_same_weights_and_write_one_run(two: Path) -> None:
+def test_two_processes_hold_the_same_weights_and_write_one_run(two):
     first, second = (torch.load(two / f"rank{rank}.pt", weights_only=True) for rank in (0, 1))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -149,9 +147,7 @@ def test_two_processes_hold_the_same_weights_and_write_one_run(two: Path) -> Non
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("make", [plain, sums])
-def test_two_processes_give_what_one_gives_but_for_rounding(
-    two: Path, tmp_path: Path, make: Callable[..., Recipe]
-) -> None:
+def test_two_processes_give_what_one_gives_but_for_rounding(two, tmp_path, make):
     both, one = Run(two / make.__name__), fit(make(), tmp_path / "one")
     start = fit(make(learning_rate=1e-12), tmp_path / "start")
     began, expected, found = (
@@ -173,7 +169,7 @@ def test_two_processes_give_what_one_gives_but_for_rounding(
 
 
 @pytest.mark.cluster
-def test_two_processes_stopped_after_every_step_end_with_the_same_weights(two: Path) -> None:
+def test_two_processes_stopped_after_every_step_end_with_the_same_weights(two):
     assert (two / "steps" / "model.safetensors").read_bytes() == Run(
         two / "run"
     ).model_file.read_bytes()
@@ -182,7 +178,7 @@ def test_two_processes_stopped_after_every_step_end_with_the_same_weights(two: P
 
 
 @pytest.mark.cluster
-def test_a_kill_of_both_is_continued_bit_for_bit_by_srun(two: Path, tmp_path: Path) -> None:
+def test_a_kill_of_both_is_continued_bit_for_bit_by_srun(two, tmp_path):
     killed = by_torchrun(tmp_path, dies_at=STEPS + 2)
     assert killed.returncode != 0
     run = Run(tmp_path / "run")
@@ -205,14 +201,14 @@ def test_a_kill_of_both_is_continued_bit_for_bit_by_srun(two: Path, tmp_path: Pa
         | {"LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "1"},
     ],
 )
-def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch, environment) -> None:
+def test_one_process_is_alone(monkeypatch, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert join() == Ranks()
     assert not torch.distributed.is_initialized()
 
 
-def test_tasks_that_do_not_fill_their_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_do_not_fill_their_nodes_are_refused(monkeypatch):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "3")
     monkeypatch.setenv("SLURM_NNODES", "2")
     assert text_of(join) == (
@@ -221,7 +217,7 @@ def test_tasks_that_do_not_fill_their_nodes_are_refused(monkeypatch: pytest.Monk
     )
 
 
-def test_alone_one_does_what_the_first_does() -> None:
+def test_alone_one_does_what_the_first_does():
     alone = Ranks()
     assert alone.first_does(lambda: 3) == 3
     assert alone.total(5) == 5

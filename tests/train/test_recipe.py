@@ -18,7 +18,7 @@ APART |= {name for name in CHANGED if name.startswith("prune")} | {"begins_with"
 TOGETHER = {name: value for name, value in CHANGED.items() if name not in APART}
 
 
-def test_the_digest_changes_with_every_field() -> None:
+def test_the_digest_changes_with_every_field():
     # That one can say no other word.
     assert set(CHANGED) | {"prune_unit"} == set(Recipe.model_fields)
     recipes = [make_recipe(**NAMES)]
@@ -32,14 +32,14 @@ def test_the_digest_changes_with_every_field() -> None:
     assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
 
 
-def test_the_digest_is_the_same_in_every_process() -> None:
+def test_the_digest_is_the_same_in_every_process():
     # Pinned, because records name runs by it. A new field is `Younger`, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
     assert make_recipe(**TOGETHER).digest() == "069b0e755fea"
 
 
-def test_the_layout_is_that_of_the_table_and_is_written_out() -> None:
+def test_the_layout_is_that_of_the_table_and_is_written_out():
     measured = {"model": "efficient_capsnet", "data": "mnist"}
     recipe = make_recipe(**measured)
     assert recipe.channels_last
@@ -51,14 +51,14 @@ def test_the_layout_is_that_of_the_table_and_is_written_out() -> None:
     assert not make_recipe(**NAMES).channels_last
 
 
-def test_equal_recipes_have_equal_digests() -> None:
+def test_equal_recipes_have_equal_digests():
     one = make_recipe(**NAMES, options={"iterations": 1, "bias": True})
     other = make_recipe(**NAMES, options={"bias": True, "iterations": 1})
     assert one == other
     assert one.digest() == other.digest()
 
 
-def test_json_brings_back_the_same_recipe(tmp_path: Path) -> None:
+def test_json_brings_back_the_same_recipe(tmp_path):
     options = {"routing": "uniform", "iterations": 2, "bias": True, "weight_std": 1.0}
     recipe = make_recipe(**TOGETHER | {"options": options})
     file = tmp_path / "recipe.json"
@@ -70,7 +70,7 @@ def test_json_brings_back_the_same_recipe(tmp_path: Path) -> None:
     assert kinds == [str, int, bool, float]
 
 
-def test_none_takes_back_what_a_protocol_says() -> None:
+def test_none_takes_back_what_a_protocol_says():
     """TOML has no value for nothing, nor has a command line."""
     asked = {"model": "rem_dr", "data": "mnist", "protocol": "rem"}
     assert make_recipe(**asked).patience == 200
@@ -80,7 +80,7 @@ def test_none_takes_back_what_a_protocol_says() -> None:
     assert make_recipe(model="rem_dr", data="mnist", protocol="none").protocol is None
 
 
-def test_a_recipe_cannot_be_changed() -> None:
+def test_a_recipe_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
         make_recipe(**NAMES).epochs = 5
 
@@ -88,7 +88,7 @@ def test_a_recipe_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     "name", ["epochs", "seed", "batch_size", "learning_rate", "patience", "stop_at", "options"]
 )
-def test_a_number_of_thousands_of_digits_is_not_written_out(name: str) -> None:
+def test_a_number_of_thousands_of_digits_is_not_written_out(name):
     value = {"kernel": 10**5000} if name == "options" else 10**5000
     text = text_of(lambda: make_recipe(**NAMES, **{name: value}))
     assert text.endswith("not a number of thousands of digits.")
@@ -96,7 +96,7 @@ def test_a_number_of_thousands_of_digits_is_not_written_out(name: str) -> None:
     assert len(text_of(lambda: make_recipe(**NAMES, **{name: value}))) < 300
 
 
-def test_a_list_of_names_is_told_once() -> None:
+def test_a_list_of_names_is_told_once():
     """Found by make fuzz with seed 2513940233: of three lists the sentence had 2,000 letters."""
     said = text_of(lambda: make_recipe(model="auto", data="auto", test_data="auto"))
     assert said.endswith("; test_data: the same.")

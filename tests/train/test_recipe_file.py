@@ -1,14 +1,13 @@
 """Recipes out of files: those that TOML and JSON spell; a file that is none is told by name."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from torchcaps.train import make_recipe, read_recipe
 
 
-def test_toml_gives_the_recipe_it_spells(tmp_path: Path) -> None:
+def test_toml_gives_the_recipe_it_spells(tmp_path):
     file = tmp_path / "recipe.toml"
     file.write_text(
         'model = "mitterreiter_5x16"\ndata = "part-whole"\nepochs = 4\nlearning_rate = 0.0011\n'
@@ -28,7 +27,7 @@ def test_toml_gives_the_recipe_it_spells(tmp_path: Path) -> None:
     )
 
 
-def test_the_layout_of_a_file_that_does_not_name_it(tmp_path: Path) -> None:
+def test_the_layout_of_a_file_that_does_not_name_it(tmp_path):
     fields = {"model": "efficient_capsnet", "data": "mnist"}
     (tmp_path / "recipe.toml").write_text('model = "efficient_capsnet"\ndata = "mnist"\n')
     assert read_recipe(tmp_path / "recipe.toml") == make_recipe(**fields)
@@ -40,7 +39,7 @@ def test_the_layout_of_a_file_that_does_not_name_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "field"), [("tsai_cifar", "standardise"), ("rem_pruned", "prune")]
 )
-def test_a_protocol_fills_in_nothing_that_a_run_did_not_know(tmp_path, protocol, field) -> None:
+def test_a_protocol_fills_in_nothing_that_a_run_did_not_know(tmp_path, protocol, field):
     fields = {"model": "capsnet", "data": "mnist", "protocol": protocol}
     for name in ("recipe.json", "recipe.toml"):
         rows = json.dumps(fields), "\n".join(f"{key} = {value!r}" for key, value in fields.items())

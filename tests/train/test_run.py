@@ -24,7 +24,7 @@ RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
 RESULT = {"test_accuracy": 0.5, "training_images": 3}
 
 
-def test_begin_alone_makes_the_folder_and_a_result_ends_it(tmp_path: Path) -> None:
+def test_begin_alone_makes_the_folder_and_a_result_ends_it(tmp_path):
     run = Run(tmp_path / "a" / "run")
     run.check(RECIPE)
     assert not run.folder.exists()
@@ -47,7 +47,7 @@ def test_begin_alone_makes_the_folder_and_a_result_ends_it(tmp_path: Path) -> No
     assert not run.is_done
 
 
-def test_other_code_that_goes_on_is_written_down(tmp_path: Path, monkeypatch) -> None:
+def test_other_code_that_goes_on_is_written_down(tmp_path, monkeypatch):
     """A run that clean code began and changed code went on with is no run of clean code."""
     run = Run(tmp_path)
     for now in ("a1", "b2+changes", "a1", "c3", "b2+changes"):
@@ -58,7 +58,7 @@ def test_other_code_that_goes_on_is_written_down(tmp_path: Path, monkeypatch) ->
     assert run.about()["commit"] == "a1"
 
 
-def test_a_run_begun_before_recipes_named_their_protocol_goes_on(tmp_path: Path) -> None:
+def test_a_run_begun_before_recipes_named_their_protocol_goes_on(tmp_path):
     run, line = Run(tmp_path), make_recipe(protocol="rem", model="capsnet", data="mnist")
     fields = line.model_dump(mode="json")
     del fields["protocol"]
@@ -68,7 +68,7 @@ def test_a_run_begun_before_recipes_named_their_protocol_goes_on(tmp_path: Path)
     assert run.settled(line) == run.recipe
 
 
-def test_a_run_keeps_the_layout_that_it_was_begun_with(tmp_path: Path) -> None:
+def test_a_run_keeps_the_layout_that_it_was_begun_with(tmp_path):
     named = {"model": "efficient_capsnet", "data": "mnist"}
     run, line = Run(tmp_path), make_recipe(**named)
     assert run.settled(line) == line
@@ -84,7 +84,7 @@ def test_a_run_keeps_the_layout_that_it_was_begun_with(tmp_path: Path) -> None:
     assert "channels_last False there, True here" in text
 
 
-def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) -> None:
+def test_another_recipe_is_refused_and_the_differences_listed(tmp_path):
     Run(tmp_path).begin(RECIPE, "abc")
     before = contents(tmp_path)
     other = make_recipe(model="capsnet", data="mnist", epochs=3, seed=5)
@@ -103,9 +103,7 @@ def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("leftovers", [[], [".recipe.json.12.partial", "state.partial"]])
-def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(
-    tmp_path: Path, leftovers: list[str]
-) -> None:
+def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(tmp_path, leftovers):
     for name in leftovers:
         (tmp_path / name).write_text('{"mod')
     run = Run(tmp_path)
@@ -115,7 +113,7 @@ def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(
     assert run.recipe == RECIPE
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_told(tmp_path):
     file = tmp_path / "run"
     file.write_text("years of work")
     with pytest.raises(TorchcapsError) as error:
@@ -124,7 +122,7 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     assert file.read_text() == "years of work"
 
 
-def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_recipe_that_cannot_be_read_is_told(tmp_path):
     Run(tmp_path).begin(RECIPE, "abc")
     (tmp_path / "recipe.json").write_text('{"model"')
     with pytest.raises(TorchcapsError, match=r"recipe\.json is damaged or was edited: its SHA-256"):
@@ -151,7 +149,7 @@ BROKEN = {
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("with_digests", [True, False])
 @pytest.mark.parametrize("name", ["result", "metrics", "environment"])
-def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool, name) -> None:
+def test_a_broken_piece_is_a_sentence(tmp_path, damage, with_digests, name):
     run = Run(tmp_path)
     run.begin(RECIPE, "abc")
     run.write_metrics([{"epoch": 1}])
@@ -189,7 +187,7 @@ def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool
     ],
     ids=str,
 )
-def test_a_result_of_another_shape_is_a_sentence(tmp_path: Path, changed, why: str) -> None:
+def test_a_result_of_another_shape_is_a_sentence(tmp_path, changed, why):
     """As runs of earlier versions may hold, which have no digests."""
     run = Run(tmp_path)
     run.result_file.write_text(json.dumps({**RESULT, **changed}))
@@ -208,7 +206,7 @@ def test_a_result_of_another_shape_is_a_sentence(tmp_path: Path, changed, why: s
     ],
     ids=str,
 )
-def test_a_recipe_that_shows_images_in_no_way_is_a_sentence(tmp_path, changed, read: str) -> None:
+def test_a_recipe_that_shows_images_in_no_way_is_a_sentence(tmp_path, changed, read):
     run = Run(tmp_path)
     run.recipe_file.write_text(json.dumps({**RECIPE.model_dump(mode="json"), **changed}))
     (name,) = changed
@@ -219,7 +217,7 @@ def test_a_recipe_that_shows_images_in_no_way_is_a_sentence(tmp_path, changed, r
     )
 
 
-def test_a_recipe_of_unknown_data_still_says_how_images_are_shown(tmp_path: Path) -> None:
+def test_a_recipe_of_unknown_data_still_says_how_images_are_shown(tmp_path):
     run = Run(tmp_path)
     fields = {"data": "gone", "image_size": [30, 28], "crop": [24, 20], "channels_last": True}
     run.recipe_file.write_text(json.dumps(fields))
@@ -231,7 +229,7 @@ def test_a_recipe_of_unknown_data_still_says_how_images_are_shown(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["result.json", "digests.json"])
-def test_json_of_a_gigabyte_takes_no_memory(tmp_path: Path, name) -> None:
+def test_json_of_a_gigabyte_takes_no_memory(tmp_path, name):
     run = Run(tmp_path)
     run.finish({"test_accuracy": 1.0})
     if name != "digests.json":
@@ -242,7 +240,7 @@ def test_json_of_a_gigabyte_takes_no_memory(tmp_path: Path, name) -> None:
     assert f"{tmp_path / name} cannot be read (it has 1,073,741,824 bytes, and JSON" in text
 
 
-def test_a_row_of_a_gigabyte_is_refused_early(tmp_path: Path, monkeypatch) -> None:
+def test_a_row_of_a_gigabyte_is_refused_early(tmp_path, monkeypatch):
     run = Run(tmp_path)
     run.write_metrics([{"epoch": 1}, {"epoch": 2}])
     (tmp_path / "digests.json").unlink()
@@ -253,14 +251,14 @@ def test_a_row_of_a_gigabyte_is_refused_early(tmp_path: Path, monkeypatch) -> No
     assert f"{run.metrics_file} cannot be read (a line has more than 1,048,576 bytes); was" in text
 
 
-def test_a_wrong_row_is_told_before_the_next_is_read(tmp_path: Path) -> None:
+def test_a_wrong_row_is_told_before_the_next_is_read(tmp_path):
     run = Run(tmp_path)
     run.metrics_file.write_text('{"epoch": "1"}\n\x00')
     assert "metrics.jsonl cannot be read ('epoch' is no number)" in text_of(run.metrics)
 
 
 @pytest.mark.parametrize("with_digests", [True, False])
-def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: bool) -> None:
+def test_a_folder_in_the_place_of_metrics_is_told(tmp_path, with_digests):
     run = Run(tmp_path)
     run.begin(RECIPE, "abc")
     if not with_digests:
@@ -270,7 +268,7 @@ def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: 
         assert "metrics.jsonl cannot be read (it is a folder or a device)" in text_of(read)
 
 
-def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+def test_what_killed_processes_left_is_removed(tmp_path):
     run = Run(tmp_path)
     run.begin(RECIPE, "abc")
     (tmp_path / ".result.json.123.partial").write_text("half")
@@ -282,12 +280,12 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert run.recipe == RECIPE
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "result.json"
     write_whole(file, "old")
     seen = []
 
-    def broken(self: Path, target: Path) -> None:
+    def broken(self, target):
         seen.append((self.parent == target.parent, self.read_text(), file.read_text()))
         raise OSError("disk on fire")
 
@@ -302,7 +300,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> 
     assert file.read_text() == "newer"
 
 
-def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
+def test_the_environment_says_what_numbers_depend_on(monkeypatch):
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/torchcaps", "train", "--seed", "3"])
     found = environment()
     assert found["torch"] == torch.__version__
@@ -317,13 +315,13 @@ def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
     assert environment()["machine"].endswith(" cores, a GPU")
 
 
-def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path):
     package = tmp_path / "src" / "torchcaps"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     assert _commit_of(package) is None
 
-    def git(*words: str) -> str:
+    def git(*words):
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         done = subprocess.run(
             ["git", "-C", str(tmp_path), *who, *words], capture_output=True, text=True, check=True
@@ -361,13 +359,13 @@ def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path) -
         (None, "bbb", None),
     ],
 )
-def test_the_commit_is_that_of_the_code_in_memory(monkeypatch, first, now, said) -> None:
+def test_the_commit_is_that_of_the_code_in_memory(monkeypatch, first, now, said):
     monkeypatch.setattr(environment_module, "_first_commit", lambda: first)
     monkeypatch.setattr(environment_module, "_commit_of", lambda source: now)
     assert commit() == said
 
 
-def test_the_first_commit_is_read_once(monkeypatch) -> None:
+def test_the_first_commit_is_read_once(monkeypatch):
     environment_module._first_commit.cache_clear()
     found = iter(["aaa", "bbb"])
     monkeypatch.setattr(environment_module, "_commit_of", lambda source: next(found))

@@ -18,7 +18,7 @@ from torchcaps.study.own import own_study
 from torchcaps.tasks import evaluate_file
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.tasks.examination.doctor import examine
-from torchcaps.train import Run, Training, fit, loss_of, make_recipe
+from torchcaps.train import Training, fit, loss_of, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.images import watched
 from torchcaps.train.loop import Loop, validated
@@ -29,7 +29,7 @@ from torchcaps.types import Output
 
 
 @cache
-def uneven(split: str, root: object = None) -> ImageSet:
+def uneven(split, root=None):
     """40 images of the first class, 8 of the second and 12 of the third; of the test 9."""
     images = part_whole(split, 480, spec=PartWholeSpec(size=20))
     counts = (40, 8, 12) if split == "train" else (5, 2, 2)
@@ -139,7 +139,7 @@ FIELDS = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Run]:
+def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     return {name: fit(recipe(**fields), folder / name) for name, fields in FIELDS.items()}
 
