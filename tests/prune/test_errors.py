@@ -66,10 +66,7 @@ def without_a_layer(model):
 
 
 NAMES = vars(prune) | globals()
-NAMES |= {
-    "generator": torch.Generator(),
-    "nan": torch.full((6, 1, 1, 1), torch.nan),
-}
+NAMES |= {"generator": torch.Generator(), "nan": torch.full((6, 1, 1, 1), torch.nan)}
 
 
 def said(call):

@@ -76,11 +76,7 @@ def test_the_lowest_are_the_lowest_of_all_subsets(count):
     flat = torch.cat([scores["a"].flatten(), scores["b"]])
     found = torch.cat([mask.flatten() for mask in lowest(scores, count).values()])
     assert int(found.sum()) == count
-    least = (
-        min(sum(flat[list(some)]) for some in itertools.combinations(range(7), count))
-        if count
-        else 0
-    )
+    least = min(sum(flat[list(some)]) for some in itertools.combinations(range(7), count))
     assert float(flat[found].sum()) == pytest.approx(float(least))
 
 
@@ -93,10 +89,7 @@ def test_of_equal_scores_the_first_are_chosen():
 def test_what_is_pruned_stays_pruned_however_large_its_score_is():
     model = Small()
     masks = Masks(model)
-    first = {
-        "one.weight": torch.zeros(3, 1, 1, 1, dtype=torch.bool),
-        "two.weight": torch.zeros(4, 1, 1, 1, dtype=torch.bool),
-    }
+    first = masks.state_dict()
     first["two.weight"][3] = True
     masks.add(first)
     with torch.no_grad():
@@ -170,10 +163,8 @@ def test_masks_move_nothing_else():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     masks.add(lowest(magnitudes(masks), 3))
     masks.apply()
-    moved = [
-        name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
-    ]
-    assert set(moved) <= {"one.weight", "two.weight"}
+    moved = {n for n, value in model.state_dict().items() if not torch.equal(value, before[n])}
+    assert moved <= {"one.weight", "two.weight"}
 
 
 def test_a_weight_that_two_layers_share_counts_once():
