@@ -3,7 +3,6 @@
 import torch
 
 import torchcaps as tc
-from torchcaps import analysis
 from torchcaps.viz import draw_mean_couplings, to_svg
 from torchcaps.viz.palette import WARMTH
 from traces import network, switching
@@ -14,10 +13,6 @@ def test_a_trace_is_drawn_as_its_numbers_are():
     trace = model(torch.rand(4, 1, 1, 1), keep="last").trace
     dynamics, activity = tc.analysis.routing_dynamics(trace), tc.analysis.capsule_activity(trace)
     assert to_svg(draw_mean_couplings(trace)) == to_svg(draw_mean_couplings(dynamics, activity))
-
-
-def measured(trace):
-    return analysis.routing_dynamics(trace), analysis.capsule_activity(trace)
 
 
 def test_the_warm_end_is_perfect_routing_among_the_parents_that_are_alive():

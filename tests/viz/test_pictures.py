@@ -36,9 +36,8 @@ IMAGE = torch.rand(1, 6, 5, generator=torch.Generator().manual_seed(0))
 
 
 # Layer norms and attention do not squash.
-UNSQUASHED = network(
-    {"classes": COUPLING}, {"primary": [[2.0, 0.5, 0.0], [3.0, 0.5, 0.0]], "classes": CLASSES}
-)
+OVER_ONE = [[2.0, 0.5, 0.0], [3.0, 0.5, 0.0]]
+UNSQUASHED = network({"classes": COUPLING}, {"primary": OVER_ONE, "classes": CLASSES})
 
 
 def of_thousands():
@@ -111,10 +110,8 @@ def test_lines_of_a_tree_are_couplings_of_the_image():
 def test_a_line_to_the_strongest_parent_of_all_is_full_though_others_are_shown():
     """Two classes of 40 are not among the longest; the child's strongest parent is one of them."""
     weak, strong = 0.01, 0.02
-    coupling = [strong] + [weak] * 39
-    trace = network(
-        {"classes": [[coupling]]}, {"primary": [[1.0]], "classes": [[0.0] + [0.5] * 39]}
-    )
+    couplings, long = [strong] + [weak] * 39, [0.0] + [0.5] * 39
+    trace = network({"classes": [[couplings]]}, {"primary": [[1.0]], "classes": [long]})
     (collection,) = lines(draw_parse_tree(trace, IMAGE))
     alpha = collection.get_colors()[:, 3]
     assert len(alpha) == MOST_SHOWN
@@ -201,11 +198,8 @@ def test_lines_that_change_are_warm_and_others_cold():
 def test_every_routed_layer_has_its_lines():
     figure = means(network({"hidden": even(2, 3, 4), "classes": even(2, 4, 2)}))
     assert [len(each.get_segments()) for each in lines(figure)] == [12, 8]
-    assert [text for text in words(figure) if text in ("primary", "hidden", "classes")] == [
-        "primary",
-        "hidden",
-        "classes",
-    ]
+    names = ["primary", "hidden", "classes"]
+    assert [text for text in words(figure) if text in names] == names
 
 
 def test_activity_has_one_mark_a_capsule():
@@ -221,9 +215,8 @@ def test_activity_has_one_mark_a_capsule():
 
 
 MANY = 40
-LONG = torch.stack([torch.linspace(0.1, 0.9, MANY), torch.linspace(0.1, 0.9, MANY)])[
-    :, torch.randperm(MANY, generator=torch.Generator().manual_seed(3))
-]
+ORDER = torch.randperm(MANY, generator=torch.Generator().manual_seed(3))
+LONG = torch.linspace(0.1, 0.9, MANY)[ORDER].expand(2, MANY)
 LARGE = network({"classes": even(2, MANY, 2)}, {"primary": LONG})
 
 
@@ -280,9 +273,8 @@ def test_activity_of_capsules_longer_than_one_lies_on_its_axis():
     figure = draw_activity(capsule_activity(UNSQUASHED))
     (axes,) = figure.axes
     assert axes.get_xlim() == pytest.approx((0, 3))
-    assert [float(mark.get_xdata()[0]) for mark in marks(figure, "o")] == pytest.approx(
-        [0.5, 2.5, 0.45, 0.55]
-    )
+    alive = [float(mark.get_xdata()[0]) for mark in marks(figure, "o")]
+    assert alive == pytest.approx([0.5, 2.5, 0.45, 0.55])
     spreads = [list(line.get_xdata()) for line in marks(figure, "None")][1:]
     assert spreads[2] == pytest.approx([2.0, 3.0])
     paper = FigureCanvasAgg(figure).get_renderer()

@@ -55,7 +55,6 @@ def test_a_map_lies_over_its_image():
 @pytest.mark.parametrize("name", ["_plain", "plain"])
 def test_a_name_that_begins_with_an_underscore_is_in_the_legend(name):
     """Matplotlib leaves such labels out."""
-    rows = [{"epoch": 1, "entropy": 2.0, "sparsity": 0.5, "validation_accuracy": 0.9}]
-    figure = draw_pruning({name: rows, "other": rows})
+    figure = draw_pruning({name: rows(2.0), "other": rows(2.0)})
     shown = [text.get_text().strip() for text in figure.legends[0].get_texts()]
     assert shown == [name, "other"]
