@@ -3,18 +3,16 @@
 import asyncio
 import base64
 import io
-import struct
 import threading
-import tomllib
-import zlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
+from laid_pictures import png
+from tables import beside
 from torchcaps.explore.guard import MOST_WAITING, Refused, Turns
 from torchcaps.explore.pictures import decoded
 from torchcaps.explore.server import guarded, page_files
@@ -22,7 +20,7 @@ from torchcaps.explore.state import Shown
 
 TOKEN, HOST = "a-token", "127.0.0.1:8123"
 PAGE = {"host": HOST, "origin": f"http://{HOST}"}
-ASKED = tomllib.loads(Path(__file__).with_name("asked.toml").read_text(encoding="utf-8"))["asked"]
+ASKED = beside(__file__, "asked.toml")["asked"]
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +42,7 @@ def picture(kind="PNG", size=(30, 20), colour="red"):
 
 def bomb(width, height):
     """A PNG of a few bytes that claims to be large."""
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    )
+    return png(width, height, [], colour=2)
 
 
 def test_the_page_and_its_files_come_with_a_strict_policy(client):
@@ -95,7 +88,7 @@ def test_other_methods_and_sockets_are_refused(client):
         pass
 
 
-def test_a_question_is_answered(client, looker):
+def test_a_question_is_answered(client):
     state = {"shown": {"collection": 0, "number": 2}, "selected": ["classes", 1]}
     answer = ask(client, "look", state)
     assert answer.status_code == 200
@@ -152,10 +145,7 @@ def test_a_picture_is_held_as_the_link_of_the_page_has_it(client, looker):
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 def test_a_large_picture_of_any_mode_is_made_smaller(mode):
     buffer = io.BytesIO()
-    image = (
-        Image.new("I;16", (1200, 600), 65535) if mode == "I;16" else Image.new(mode, (1200, 600))
-    )
-    image.save(buffer, format="PNG")
+    Image.new(mode, (1200, 600), 65535 if mode == "I;16" else 0).save(buffer, format="PNG")
     pixels = decoded(buffer.getvalue())
     assert pixels.shape == (3, 256, 512)
     # Transparent places become white, as on a page.
