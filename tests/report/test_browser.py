@@ -41,12 +41,11 @@ def page_file(tmp_path_factory):
 @pytest.fixture(params=["light", "dark"])
 def opened(request, browser, page_file):
     """The page at a width, with all that it asks for and says."""
-    pages = []
+    context = browser.new_context(color_scheme=request.param)
 
     def at(width):
-        scheme = {"color_scheme": request.param}
-        page = browser.new_page(viewport={"width": width, "height": 900}, **scheme)
-        pages.append(page)
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
         page.asked, page.said = [], []
         page.on("request", lambda request: page.asked.append(request.url))
         page.on("console", lambda message: page.said.append(message.text))
@@ -57,8 +56,7 @@ def opened(request, browser, page_file):
         return page
 
     yield at
-    for page in pages:
-        page.close()
+    context.close()
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
