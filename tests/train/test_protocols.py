@@ -1,10 +1,8 @@
 """The papers' protocols, as protocols.toml has them: printed, or in the papers' code."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
+from tables import beside
 from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.optimiser import rate_factor
 
@@ -18,10 +16,9 @@ def as_held(value):
     return None if value == "none" else value
 
 
-TOLD = tomllib.loads(Path(__file__).with_name("protocols.toml").read_text(encoding="utf-8"))
 PRINTED = {
     name: {field: as_held(value) for field, value in told["printed"].items()}
-    for name, told in TOLD.items()
+    for name, told in beside(__file__, "protocols.toml").items()
 }
 
 

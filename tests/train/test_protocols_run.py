@@ -1,20 +1,18 @@
 """Every protocol, once from its data to its evaluation: one epoch of a few stand-in images, by a
 network of its paper, made small where it can be."""
 
-import tomllib
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 
+from tables import beside
 from torchcaps.data import SOURCES, DiverseMultiMnist, Expanded, ImageSet, MultiMnist
 from torchcaps.tasks import evaluate_file
 from torchcaps.train import PROTOCOLS, fit, make_recipe
 from torchcaps.train.images import images_of
 
-TOLD = tomllib.loads(Path(__file__).with_name("protocols.toml").read_text(encoding="utf-8"))
-RUNS = {name: told["run"] for name, told in TOLD.items()}
+RUNS = {name: told["run"] for name, told in beside(__file__, "protocols.toml").items()}
 
 
 @cache

@@ -1,16 +1,14 @@
 """A recipe: frozen, told apart by its digest, the same through JSON, strict in words."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
 from error_text import text_of
+from tables import beside
 from torchcaps.train import Recipe, make_recipe, read_recipe
 
 NAMES = {"model": "capsnet", "data": "mnist"}
-FIELDS = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
+FIELDS = beside(__file__, "fields.toml")
 CHANGED, BESIDE = FIELDS["changed"], FIELDS["beside"]
 # All at once, but for those that belong to another schedule, loss or pruning.
 APART = {"milestones", "m_plus", "m_minus", "lambda_", "focal_gamma", "class_weights", "sampling"}
