@@ -18,13 +18,13 @@ from torchcaps.types import Capsules, LayerTrace, Output
 NETWORK = "mitterreiter_5x16"
 
 
-def tiny_images(n_train, *, n_test=12, size=24):
+def tiny_images(n_train, *, n_test=12, seed=0, **spec):
     """Twelve test images and a few training images, as a source of data has them."""
 
     @cache
     def tiny(split, root=None):
         count = {"train": n_train, "test": n_test}[split]
-        return part_whole(split, count, spec=PartWholeSpec(size=size))
+        return part_whole(split, count, seed=seed, spec=PartWholeSpec(**{"size": 24, **spec}))
 
     return tiny
 

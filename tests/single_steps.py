@@ -2,6 +2,9 @@
 
 import importlib
 import os
+from contextlib import contextmanager
+
+import pytest
 
 from torchcaps.errors import Interrupted
 from torchcaps.train import fit
@@ -32,6 +35,15 @@ def raising(error):
         raise error
 
     return act
+
+
+@contextmanager
+def ending(owner, name, instead, error=Interrupted, match=None):
+    """With another method in its place, what is called within ends in an error."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, instead)
+        with pytest.raises(error, match=match):
+            yield
 
 
 def signalled(*numbers):

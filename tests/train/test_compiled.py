@@ -8,19 +8,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from laid_runs import Plain, rows
-from single_steps import raising, step_that
+from laid_runs import Plain, assert_same, tiny_images
+from single_steps import ending, raising, step_that
 from torchcaps import TorchcapsError, create_model
-from torchcaps.data import Batch, PartWholeSpec, part_whole
-from torchcaps.errors import Interrupted
+from torchcaps.data import Batch
 from torchcaps.models.own import as_network
 from torchcaps.train import compiled as of_compiled
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.loop import Loop
 from torchcaps.train.update import Update
 
-SPEC, SIZE = PartWholeSpec(size=20, n_classes=3), (1, 20, 20)
-OWN = part_whole("train", 40, spec=SPEC), part_whole("test", 6, spec=SPEC)
+SIZE = (1, 20, 20)
+OWN = [*map(tiny_images(40, n_test=6, size=20, n_classes=3), ("train", "test"))]
 # A rate that falls, class weights and a decoder; a margin that grows, masks.
 RUNS = {
     "capsnet": {
@@ -55,33 +54,21 @@ def recipe_of(model, **fields):
     return make_recipe(**{"model": model, **known, **RUNS[model], **fields})
 
 
-def same_weights(run, other, **tolerance):
-    weights, expected = (load_file(each.model_file) for each in (run, other))
-    for name, weight in expected.items():
-        torch.testing.assert_close(weights[name], weight, **tolerance)
-    assert weights.keys() == expected.keys()
-
-
 # In the middle of the second epoch: of three steps, or of two that go by two batches each.
 @pytest.mark.parametrize(
     ("model", "stop_at"), [("capsnet", 5), pytest.param("peer_sign_em", 3, marks=pytest.mark.slow)]
 )
-def test_a_compiled_run_is_the_run_without_also_after_a_stop(
-    model, stop_at, tmp_path, monkeypatch, tracing
-):
+def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, stop_at, tmp_path, tracing):
     recipe = recipe_of(model)
     eager = fit(recipe, tmp_path / "eager", own=OWN)
     assert not tracing
     whole = fit(recipe, tmp_path / "whole", own=OWN, compiled=True)
     assert len(tracing) == 1
-    same_weights(whole, eager, rtol=0, atol=1e-6)
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), stop_at))
-        with pytest.raises(Interrupted):
-            fit(recipe, tmp_path / "run", own=OWN, compiled=True)
-    run = fit(recipe, tmp_path / "run", own=OWN, compiled=True)
-    same_weights(run, whole, rtol=0, atol=0)
-    assert rows(run) == rows(whole)
+    weights = [load_file(run.model_file) for run in (whole, eager)]
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-6)
+    with ending(Loop, "training_step", step_that(raising(KeyboardInterrupt()), stop_at)):
+        fit(recipe, tmp_path / "run", own=OWN, compiled=True)
+    assert_same(fit(recipe, tmp_path / "run", own=OWN, compiled=True), whole)
 
 
 def test_the_environment_says_whether_a_stretch_was_compiled(tmp_path, tracing):
@@ -140,5 +127,4 @@ def test_two_steps_by_machine_code_are_those_without(tmp_path, monkeypatch):
         found.append((update.sums.means(), numbers))
     (means, gradients), (expected, of_eager) = found[1], found[0]
     assert means == pytest.approx(expected, rel=1e-5)
-    for ours, theirs in zip(gradients, of_eager, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(gradients, of_eager, rtol=1e-3, atol=1e-5)

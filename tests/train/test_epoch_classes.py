@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import MultiMnist, PartWholeSpec, part_whole
+from laid_runs import tiny_images
+from torchcaps.data import MultiMnist
 from torchcaps.train import epoch_classes as of_epochs
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.class_measures import MEASURES, class_measures, macro_values
@@ -18,10 +19,7 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.selecting import in_words
 from torchcaps.types import Output
 
-TRAIN, TEST = (
-    part_whole(split, count, spec=PartWholeSpec(size=20, n_classes=3))
-    for split, count in (("train", 40), ("test", 12))
-)
+TRAIN, TEST = map(tiny_images(40, size=20, n_classes=3), ("train", "test"))
 LOGGED = {f"validation_{name}" for name in MEASURES}
 
 
@@ -92,11 +90,8 @@ def test_the_best_epoch_is_that_of_the_chosen_measure(select_by, tmp_path, monke
     # The second is the best; the third does not beat it, so that the fourth ends patience.
     told = iter([0.5, 0.7, 0.7, 0.6, 0.9])
     monkeypatch.setattr(of_epochs, "macro_values", lambda *_: {select_by: next(told)})
-    run = fit(
-        recipe(epochs=5, keep="best", patience=2, select_by=select_by),
-        tmp_path / "run",
-        own=(TRAIN, TEST),
-    )
+    chosen = recipe(epochs=5, keep="best", patience=2, select_by=select_by)
+    run = fit(chosen, tmp_path / "run", own=(TRAIN, TEST))
     assert [row["epoch"] for row in run.metrics()] == [1, 2, 3, 4]
     assert run.result()["best_epoch"] == 2
     words = MEASURES[select_by].words
@@ -104,8 +99,8 @@ def test_the_best_epoch_is_that_of_the_chosen_measure(select_by, tmp_path, monke
     assert run.kept == f"epoch 2 of 4, the highest validation {words}"
     monkeypatch.undo()
     second = fit(recipe(epochs=2), tmp_path / "second", own=(TRAIN, TEST))
-    kept, expected = run.model().state_dict(), second.model().state_dict()
-    assert all(torch.equal(kept[name], weight) for name, weight in expected.items())
+    kept = [each.model().state_dict() for each in (run, second)]
+    torch.testing.assert_close(*kept, rtol=0, atol=0)
 
 
 def test_what_the_best_is_told_by_has_words():

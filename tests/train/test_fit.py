@@ -23,18 +23,18 @@ from lightning.pytorch.loggers import CSVLogger
 
 from error_text import text_of
 from laid_runs import assert_readable, assert_same, contents, rows, tiny_images
-from single_steps import FIT, before_steps, by_single_steps, raising, signalled, step_that
+from single_steps import (
+    FIT,
+    before_steps,
+    by_single_steps,
+    ending,
+    raising,
+    signalled,
+    step_that,
+)
 from torchcaps._ctrl_c import interrupt
 from torchcaps.analysis.shares import Commonest
-from torchcaps.data import (
-    SOURCES,
-    Cropped,
-    ImageSet,
-    PartWholeSpec,
-    channel_statistics,
-    load,
-    part_whole,
-)
+from torchcaps.data import SOURCES, Cropped, ImageSet, channel_statistics, load
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
@@ -117,22 +117,22 @@ def test_a_run_holds_what_it_promises(whole):
     assert whole.result()["test_images"] == 12
     assert whole.result()["judged_by"] == "class"
     digest = json.loads(whole.environment_file.read_text())["training_images"]
-    assert digest == tiny("train", None).digest() == whole.result()["digests"]["train"]
+    assert digest == tiny("train").digest() == whole.result()["digests"]["train"]
 
 
 def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole):
     state = torch.load(whole.state_file, weights_only=True)
     assert state["global_step"] == EPOCHS * STEPS
     saved = safetensors.torch.load_file(whole.model_file)
-    assert {f"model.{name}" for name in saved} == set(state["state_dict"])
-    assert all(torch.equal(saved[name], state["state_dict"][f"model.{name}"]) for name in saved)
+    named = {f"model.{name}": weight for name, weight in saved.items()}
+    torch.testing.assert_close(state["state_dict"], named, rtol=0, atol=0)
     assert state["optimizer_states"][0]["state"][0]["step"] == EPOCHS * STEPS
 
 
 def test_another_seed_gives_other_weights(whole, tmp_path):
     other = fit(recipe(seed=1, epochs=1), tmp_path)
     assert rows(other)[0]["loss"] != rows(whole)[0]["loss"]
-    images = tiny("train", None)
+    images = tiny("train")
     one, two = (initial_model(recipe(seed=seed), images).state_dict() for seed in (0, 1))
     name = "layers.classes.weight"
     # Draws of N(0, 1) that share nothing: their correlation is near 0, not near 1.
@@ -140,10 +140,8 @@ def test_another_seed_gives_other_weights(whole, tmp_path):
     assert abs(shared) < 4 / one[name].numel() ** 0.5
 
 
-def test_the_first_weights_are_a_function_of_the_recipe_alone(
-    monkeypatch,
-):
-    images = tiny("train", None)
+def test_the_first_weights_are_a_function_of_the_recipe_alone(monkeypatch):
+    images = tiny("train")
     torch.manual_seed(3)
     seeded = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
@@ -194,10 +192,8 @@ def test_whatever_stops_a_run_it_goes_on_to_the_same_bits(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     numbers = signal.SIGINT, signal.SIGTERM
     handlers = [*map(signal.getsignal, numbers)]
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", step_that(act, at))
-        with pytest.raises((RuntimeError, Interrupted), match=said):
-            fit(recipe(), tmp_path)
+    with ending(Loop, "training_step", step_that(act, at), (RuntimeError, Interrupted), said):
+        fit(recipe(), tmp_path)
     assert [*map(signal.getsignal, numbers)] == handlers
     run = Run(tmp_path)
     assert (len(run.metrics()), run.is_done) == (saved // STEPS, False)
@@ -214,15 +210,13 @@ def test_whatever_stops_a_run_it_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("hook", ["on_train_epoch_start", "on_train_epoch_end"])
-def test_an_error_in_a_callback_costs_no_more_than_its_epoch(whole, tmp_path, monkeypatch, hook):
+def test_an_error_in_a_callback_costs_no_more_than_its_epoch(whole, tmp_path, hook):
     def broken(self, loop):
         if loop.current_epoch == 1:
             raise RuntimeError("no screen")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(FIT.ShowProgress, hook, broken)
-        with pytest.raises(RuntimeError, match="no screen"):
-            fit(recipe(), tmp_path)
+    with ending(FIT.ShowProgress, hook, broken, RuntimeError, "no screen"):
+        fit(recipe(), tmp_path)
     assert len(Run(tmp_path).metrics()) == 1
     assert_same(fit(recipe(), tmp_path), whole)
 
@@ -269,10 +263,8 @@ def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch):
 
 def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.train.callbacks.SAVE_SECONDS", 0.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", step_that(raising(Crash()), STEPS + 2))
-        with pytest.raises(Crash):
-            fit(recipe(), tmp_path)
+    with ending(Loop, "training_step", step_that(raising(Crash()), STEPS + 2), Crash):
+        fit(recipe(), tmp_path)
     assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == STEPS + 2
     # Saved within its epochs, and going on: their metrics are counted once.
     assert_same(fit(recipe(), tmp_path), whole)
@@ -368,17 +360,11 @@ def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path):
 
 
 def test_of_a_run_with_more_epochs_the_old_result_is_gone_before_the_recipe_is_new(
-    short, whole, tmp_path, monkeypatch
+    short, whole, tmp_path
 ):
     shutil.copytree(short.folder, tmp_path, dirs_exist_ok=True)
-
-    def crash(self, target):
-        raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", crash)
-        with pytest.raises(Crash):
-            fit(recipe(), tmp_path)
+    with ending(Path, "replace", lambda *_: raising(Crash())(), Crash):
+        fit(recipe(), tmp_path)
     run = Run(tmp_path)
     assert (run.recipe, run.is_done) == (recipe(epochs=2), False)
     assert_same(fit(recipe(), tmp_path), whole)
@@ -469,9 +455,7 @@ BY_DEFAULT = {"recipe", "digest of state 1", "state 1", "metrics 2", "result"}
         for k, name in enumerate(WRITES)
     ],
 )
-def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
-    short, tmp_path, monkeypatch, last
-):
+def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(short, tmp_path, last):
     replace = Path.replace
     done = []
 
@@ -481,17 +465,15 @@ def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
         done.append(target.name)
         return replace(self, target)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", replace_or_crash)
-        with pytest.raises(Crash):
-            fit(recipe(epochs=2), tmp_path)
+    with ending(Path, "replace", replace_or_crash, Crash):
+        fit(recipe(epochs=2), tmp_path)
     assert len(done) == last
     assert_readable(tmp_path)
     assert {file.name for file in tmp_path.iterdir() if file.suffix != ".partial"} == set(done)
     assert_same(fit(recipe(epochs=2), tmp_path), short)
 
 
-def test_a_state_half_written_is_never_seen(short, tmp_path, monkeypatch):
+def test_a_state_half_written_is_never_seen(short, tmp_path):
     save = Loop.save
 
     def half(self, path):
@@ -501,10 +483,8 @@ def test_a_state_half_written_is_never_seen(short, tmp_path, monkeypatch):
             path.write_bytes(content[: len(content) // 2])
             raise Crash
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "save", half)
-        with pytest.raises(Crash):
-            fit(recipe(epochs=2), tmp_path)
+    with ending(Loop, "save", half, Crash):
+        fit(recipe(epochs=2), tmp_path)
     assert_readable(tmp_path)
     # A row more than the state knows of; the row is written again.
     assert [row["epoch"] for row in Run(tmp_path).metrics()] == [1, 2]
@@ -536,12 +516,7 @@ def test_another_recipe_and_a_foreign_folder_are_refused_before_any_data_are_rea
 
 def test_test_images_are_looked_at_once_after_training(tmp_path, monkeypatch):
     happened = []
-
-    def source(split, root):
-        happened.append(split)
-        return tiny(split, root)
-
-    monkeypatch.setitem(SOURCES, "tiny", source)
+    monkeypatch.setitem(SOURCES, "tiny", lambda split, _: happened.append(split) or tiny(split))
     spy = before_steps(lambda loop: happened.append(loop.current_epoch))
     monkeypatch.setattr(Loop, "training_step", spy)
     fit(recipe(epochs=2), tmp_path)
@@ -552,21 +527,16 @@ def test_validation_images_come_out_of_the_training_split_and_are_never_trained_
     tmp_path, monkeypatch
 ):
     seen = {"training_step": set(), "validation_step": set()}
+    for name, step in [(name, getattr(Loop, name)) for name in seen]:
 
-    def spy_on(name):
-        step = getattr(Loop, name)
-
-        def spy(self, batch, *where):
+        def spy(self, batch, *where, name=name, step=step):
             seen[name].update(image.numpy().tobytes() for image in batch[0])
             return step(self, batch, *where)
 
         monkeypatch.setattr(Loop, name, spy)
-
-    for name in seen:
-        spy_on(name)
     fit(recipe(epochs=2), tmp_path)
     trained, validated = seen.values()
-    images = tiny("train", None)
+    images = tiny("train")
     assert (len(trained), len(validated)) == (43, 5)
     assert not trained & validated
     assert trained | validated == {image.numpy().tobytes() for image in images.pixels(slice(None))}
@@ -604,8 +574,8 @@ def test_float16_is_for_a_gpu(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, monkeypatch):
-    Run(tmp_path).begin(recipe(epochs=2), tiny("train", None).digest())
+def test_a_state_that_cannot_be_opened_is_not_called_damaged(tmp_path, monkeypatch):
+    Run(tmp_path).begin(recipe(epochs=2), tiny("train").digest())
     (tmp_path / "state.ckpt").write_bytes(b"whatever")
     denied = PermissionError(13, "Permission denied")
     monkeypatch.setattr(torch, "load", lambda *_, **__: raising(denied)())
@@ -710,24 +680,18 @@ DAMAGES = {
         )
         for part in ("loops", "callbacks", "state_dict", "optimizer_states", "torchcaps_recipe")
     },
-    "optimiser": (
-        changed(lambda state: state["optimizer_states"][0].update(param_groups=[])),
-        NOTHING,
-    ),
-    "combined loader": (
-        changed(
-            lambda state: state["loops"]["fit_loop"]["state_dict"].update(combined_loader=[{}])
-        ),
-        NOTHING,
-    ),
-    "epoch": (changed(lambda state: state.update(epoch="1")), NOTHING),
-    "step": (changed(lambda state: state.update(global_step="4")), NOTHING),
-    "no callbacks": (changed(lambda state: state.update(callbacks=[None])), NOTHING),
-    "seconds": (
-        changed(lambda state: state["callbacks"]["SaveState"].update(seconds="x")),
-        NOTHING,
-    ),
 }
+CHANGES = {
+    "optimiser": lambda state: state["optimizer_states"][0].update(param_groups=[]),
+    "combined loader": lambda state: state["loops"]["fit_loop"]["state_dict"].update(
+        combined_loader=[{}]
+    ),
+    "epoch": lambda state: state.update(epoch="1"),
+    "step": lambda state: state.update(global_step="4"),
+    "no callbacks": lambda state: state.update(callbacks=[None]),
+    "seconds": lambda state: state["callbacks"]["SaveState"].update(seconds="x"),
+}
+DAMAGES |= {name: (changed(change), NOTHING) for name, change in CHANGES.items()}
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
@@ -803,7 +767,7 @@ def test_a_run_that_trains_on_has_no_network_yet(short, tmp_path):
 
 
 def test_images_of_ones_own_give_the_same_run(whole, tmp_path):
-    own = tiny("train", None), tiny("test", None)
+    own = tiny("train"), tiny("test")
     run = fit(recipe(data="own"), tmp_path, own=own)
     # Only the name of the images is another.
     fields = run.result() | {"test_data": whole.result()["test_data"]}
@@ -866,7 +830,7 @@ def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path):
     fields = WITHOUT_NORM | {"image_size": (7, 5), "epochs": 1}
     named = fit(recipe(**fields), tmp_path / "named")
     assert load_network(named.model_file).image == (1, 7, 5)
-    both = (tiny("train", None), tiny("test", None))
+    both = (tiny("train"), tiny("test"))
     own = fit(recipe(data="own", **fields), tmp_path / "own", own=both)
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
 
@@ -877,7 +841,7 @@ def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch
         raise Crash
 
     monkeypatch.setattr(FIT, "held_on", look)
-    moved = tuple(Cropped(tiny(split, None), (20, 18), seed=5) for split in ("train", "test"))
+    moved = tuple(Cropped(tiny(split), (20, 18), seed=5) for split in ("train", "test"))
     middle = tuple(replace(each, seed=None) for each in moved)
     for name, own in (("moved", moved), ("middle", middle)):
         seen = []
@@ -912,7 +876,7 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
 def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_path):
     fields = WITHOUT_NORM | {"epochs": 1, "validation_share": 0.25}
     run = fit(recipe(standardise="set", **fields), tmp_path / "set")
-    training, _ = watched(run.recipe, tiny("train", None))
+    training, _ = watched(run.recipe, tiny("train"))
     model = load_network(run.model_file)
     numbers = channel_statistics(training)
     assert model.config["standardise"] == tuple(map(list, numbers))
@@ -922,29 +886,26 @@ def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_pat
     assert rows(plain) != rows(run)
 
 
-def other(split, root):
-    return part_whole(split, {"train": 8, "test": 10}[split], seed=5, spec=PartWholeSpec(size=20))
+other = tiny_images(8, n_test=10, size=20, seed=5)
 
 
 def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "other", other)
     judged = []
-    for name in ("share_right", "judge"):
-        plain = getattr(FIT, name)
-        monkeypatch.setattr(
-            FIT,
-            name,
-            lambda *args, plain=plain, **most: judged.append(args[1]) or plain(*args, **most),
-        )
+    for name, plain in (("share_right", FIT.share_right), ("judge", FIT.judge)):
+
+        def spy(model, images, *rest, plain=plain, **most):
+            judged.append(images)
+            return plain(model, images, *rest, **most)
+
+        monkeypatch.setattr(FIT, name, spy)
     stop = {"stop_at": 1e-6, "stop_on": "test", "stop_every": 1}
     run = fit(recipe(**WITHOUT_NORM, epochs=1, test_data="other", **stop), tmp_path)
-    assert [images.digest() for images in (judged[0], judged[-1])] == [
-        tiny("test", None).digest(),
-        other("test", None).digest(),
-    ]
+    own, others = tiny("test").digest(), other("test").digest()
+    assert [images.digest() for images in (judged[0], judged[-1])] == [own, others]
     result = run.result()
     assert (result["test_data"], result["test_images"]) == ("other", 10)
-    assert result["digests"]["test"] == other("test", None).digest()
+    assert result["digests"]["test"] == others
 
 
 def test_a_run_remembers_where_its_data_lies(tmp_path, monkeypatch):
@@ -952,7 +913,7 @@ def test_a_run_remembers_where_its_data_lies(tmp_path, monkeypatch):
 
     def files(split, root):
         asked.append(root)
-        return tiny(split, None)
+        return tiny(split)
 
     monkeypatch.setitem(SOURCES, "files", files)
     monkeypatch.chdir(tmp_path)
@@ -970,7 +931,7 @@ def test_a_run_remembers_where_its_data_lies(tmp_path, monkeypatch):
 
 
 def test_a_run_that_is_done_refuses_other_images(tmp_path):
-    pair = tiny("train", None), tiny("test", None)
+    pair = tiny("train"), tiny("test")
     one = recipe(data="own", epochs=1)
     fit(one, tmp_path / "run", own=pair)
     assert fit(one, tmp_path / "run", own=pair).is_done

@@ -8,8 +8,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from laid_runs import tiny_images
 from recorded_graph import Recorded
-from torchcaps.data import PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.train import Training, fit, make_recipe
 from torchcaps.train.batches import Batches
@@ -22,10 +22,7 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.train.seeds import begin_random
 from torchcaps.train.start import initial_model
 
-OWN = tuple(
-    part_whole(split, count, spec=PartWholeSpec(size=20, n_classes=3))
-    for split, count in (("train", 40), ("test", 6))
-)
+OWN = [*map(tiny_images(40, n_test=6, size=20, n_classes=3), ("train", "test"))]
 FIELDS = {"data": "own", "epochs": 3, "batch_size": 8, "validation_share": 0.25}
 SMALL = {"width": 4, "types": 1, "d_primary": 4, "d_class": 4}
 # Adam and a decoder; momentum, a rate that falls, statistics of batches, and an update of three
@@ -76,9 +73,7 @@ def test_it_trains_as_lightning_does_also_after_a_stop(model, tmp_path):
             fit(recipe, tmp_path, own=OWN, time_budget=1e-6)
     run = fit(recipe, tmp_path, own=OWN)
     found = safetensors.torch.load_file(run.model_file)
-    assert found.keys() == expected.keys()
-    for name, weight in expected.items():
-        assert torch.equal(found[name], weight), name
+    torch.testing.assert_close(found, dict(expected), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("model", ["capsnet", "mitterreiter_5x16"])

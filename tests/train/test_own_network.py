@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+import laid_runs
 import torchcaps as tc
 from error_text import text_of
-from laid_runs import tiny_images
 from torchcaps import tasks
 from torchcaps.data import by_name
 from torchcaps.errors import Interrupted
@@ -29,19 +29,15 @@ class Mine(nn.Module):
         return self.head(self.backbone(images), keep=keep)
 
 
-class Plain(nn.Module):
-    """No capsules, and nothing but images in."""
+class Plain(laid_runs.Plain):
+    """With the same tensors twice."""
 
     def __init__(self, image=(1, 24, 24), n_classes=10):
-        super().__init__()
-        self.layer = nn.Linear(image[0] * image[1] * image[2], n_classes)
-        self.twin = self.layer  # the same tensors twice
-
-    def forward(self, images):
-        return tc.Output(self.twin(images.flatten(1)), "logits")
+        super().__init__(image, n_classes)
+        self.twin = self.layer
 
 
-DATA = {"few": tiny_images(60)}
+DATA = {"few": laid_runs.tiny_images(60)}
 
 
 def recipe(**fields):
@@ -103,8 +99,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path):
     tc.train.fit(recipe(epochs=1), tmp_path / "twice", model=twice)
     other = Mine()  # whatever it begins with, the state of the run is taken
     tc.train.fit(recipe(epochs=2), tmp_path / "twice", model=other)
-    for name, value in once.state_dict().items():
-        assert torch.equal(value, other.state_dict()[name]), name
+    torch.testing.assert_close(once.state_dict(), other.state_dict(), rtol=0, atol=0)
 
 
 def test_a_registered_network_that_takes_images_alone_is_one_of_ours(tmp_path):

@@ -12,6 +12,7 @@ import torch
 from damage import MEGABYTE, at_most
 from error_text import text_of
 from laid_runs import contents
+from single_steps import ending
 from torchcaps._paths import write_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
@@ -19,7 +20,6 @@ from torchcaps.train.folder import environment as environment_module
 from torchcaps.train.folder.environment import _commit_of, commit, environment
 
 RUN = importlib.import_module("torchcaps.train.folder.run")
-ENVIRONMENT = importlib.import_module("torchcaps.train.folder.environment")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
 RESULT = {"test_accuracy": 0.5, "training_images": 3}
 
@@ -51,7 +51,7 @@ def test_other_code_that_goes_on_is_written_down(tmp_path, monkeypatch):
     """A run that clean code began and changed code went on with is no run of clean code."""
     run = Run(tmp_path)
     for now in ("a1", "b2+changes", "a1", "c3", "b2+changes"):
-        for module in (RUN, ENVIRONMENT):
+        for module in (RUN, environment_module):
             monkeypatch.setattr(module, "commit", lambda now=now: now)
         run.begin(RECIPE, "abc")
     assert run.commits() == ["a1", "b2+changes", "c3"]
@@ -88,9 +88,7 @@ def test_another_recipe_is_refused_and_the_differences_listed(tmp_path):
     Run(tmp_path).begin(RECIPE, "abc")
     before = contents(tmp_path)
     other = make_recipe(model="capsnet", data="mnist", epochs=3, seed=5)
-    with pytest.raises(TorchcapsError) as error:
-        Run(tmp_path).check(other)
-    assert str(error.value) == (
+    assert text_of(lambda: Run(tmp_path).check(other)) == (
         f"{tmp_path} holds a run of another recipe (epochs 2 there, 3 here; seed 0 there, 5 here); "
         f"continue it with its own recipe, remove it, for it has no epoch yet, or choose another "
         f"folder."
@@ -116,9 +114,7 @@ def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(tmp_path, leftover
 def test_a_file_in_place_of_the_folder_is_told(tmp_path):
     file = tmp_path / "run"
     file.write_text("years of work")
-    with pytest.raises(TorchcapsError) as error:
-        Run(file).check(RECIPE)
-    assert str(error.value) == f"{file} is a file; a run needs a folder."
+    assert text_of(lambda: Run(file).check(RECIPE)) == f"{file} is a file; a run needs a folder."
     assert file.read_text() == "years of work"
 
 
@@ -280,7 +276,7 @@ def test_what_killed_processes_left_is_removed(tmp_path):
     assert run.recipe == RECIPE
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     file = tmp_path / "result.json"
     write_whole(file, "old")
     seen = []
@@ -289,10 +285,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         seen.append((self.parent == target.parent, self.read_text(), file.read_text()))
         raise OSError("disk on fire")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", broken)
-        with pytest.raises(OSError, match="disk on fire"):
-            write_whole(file, "new")
+    with ending(Path, "replace", broken, OSError, "disk on fire"):
+        write_whole(file, "new")
     # The new text lay complete beside the old one, on the same disk, before the change.
     assert seen == [(True, "new", "old")]
     assert file.read_text() == "old"

@@ -10,9 +10,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional
 
 from error_text import text_of
-from single_steps import raising, step_that
+from single_steps import ending, raising, step_that
 from torchcaps.data import Batch, ImageSet, PartWholeSpec, part_whole
-from torchcaps.errors import Interrupted
 from torchcaps.study import compare
 from torchcaps.study.own import own_study
 from torchcaps.tasks import evaluate_file
@@ -124,10 +123,8 @@ def test_a_balanced_epoch_shows_every_class_equally_often():
 def test_a_remainder_is_shared_and_what_is_looked_at_stays_as_it_is():
     images = ImageSet("two", torch.rand(7, 1, 2, 2), torch.tensor([0] * 6 + [1]), ("a", "b"))
     even = Batches(images, 2, seed=0, sampling="balanced")
-    assert sorted(images.labels[torch.cat([i for _, i in even.sampler])].bincount().tolist()) == [
-        3,
-        4,
-    ]
+    shown = torch.cat([index for _, index in even.sampler])
+    assert sorted(images.labels[shown].bincount().tolist()) == [3, 4]
     looked_at = Batches(images, 2, sampling="balanced")
     assert torch.cat([i for _, i in looked_at.sampler]).tolist() == list(range(7))
 
@@ -145,11 +142,9 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, runs, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "training_step", step_that(raising(KeyboardInterrupt()), 5))
-        with pytest.raises(Interrupted):
-            fit(recipe(**FIELDS[name]), tmp_path)
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, runs, tmp_path):
+    with ending(Loop, "training_step", step_that(raising(KeyboardInterrupt()), 5)):
+        fit(recipe(**FIELDS[name]), tmp_path)
     found = fit(recipe(**FIELDS[name]), tmp_path)
     assert found.model_file.read_bytes() == runs[name].model_file.read_bytes()
 
@@ -213,22 +208,15 @@ def test_a_network_is_examined_by_the_same_loss():
     for fields in FIELDS.values():
         one = recipe(**fields)
         network = initial_model(one, uneven("train"))
-        found = examine(
-            network,
-            one,
-            uneven("train"),
-            lambda: uneven("test"),
-            stage="before training",
-            seconds=0.1,
-        )
+        how = {"stage": "before training", "seconds": 0.1}
+        found = examine(network, one, uneven("train"), lambda: uneven("test"), **how)
         assert not [each for each in found.findings if each.verdict == "broken"]
 
 
 def test_a_study_varies_them():
     vary = {"class_weights": ["none", "balanced", [1, 5, 5]], "sampling": ["shuffled"]}
-    study = own_study(
-        {"model": "mitterreiter_5x16", "data": "uneven"}, name="x", vary=vary, measure=["accuracy"]
-    )
+    fields = {"model": "mitterreiter_5x16", "data": "uneven"}
+    study = own_study(fields, name="x", vary=vary, measure=["accuracy"])
     assert [each.recipe.class_weights for each in study.systems] == [None, "balanced", (1, 5, 5)]
 
 
