@@ -1,5 +1,3 @@
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -183,10 +181,8 @@ def test_what_is_drawn_is_measured_as_scikit_learn_weighs_it():
         times = torch.randint(4, (5, 30), generator=torch.Generator().manual_seed(seed)).float()
         auroc, precision = _Curve(ranks, is_class).areas(times)
         for row, *found in zip(times, auroc, precision, strict=True):
-            weighed = (is_class.numpy(), score.numpy()), {"sample_weight": row.numpy()}
-            expected = [
-                f(*weighed[0], **weighed[1]) for f in (roc_auc_score, average_precision_score)
-            ]
+            weighed = {"y_true": is_class, "y_score": score, "sample_weight": row}
+            expected = [area(**weighed) for area in (roc_auc_score, average_precision_score)]
             assert torch.stack(found).tolist() == pytest.approx(expected, abs=1e-9)
 
 
@@ -267,9 +263,8 @@ def test_accuracy_varies_over_groups_where_there_are_some():
 
 
 def test_many_classes_warn_of_nothing():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = class_measures(*drawn(0, (3,) * 40), [str(k) for k in range(40)])
+    # A warning ends any test.
+    found = class_measures(*drawn(0, (3,) * 40), [str(k) for k in range(40)])
     assert found.macro["auroc"].interval is not None
 
 

@@ -1,7 +1,6 @@
 """What recipes, their files and `fit` say of what they cannot take, in errors.txt, word by word."""
 
 import contextlib
-import importlib
 import math
 import tempfile
 from pathlib import Path
@@ -16,6 +15,7 @@ import laid_runs
 import torchcaps as tc
 from error_text import cases_of, said_by, settled
 from laid_runs import small_network, tiny_images
+from single_steps import FIT
 from torchcaps.data import SOURCES, Batch, MultiMnist, PartWholeSpec, part_whole
 from torchcaps.train import make_recipe, read_recipe
 from torchcaps.train.answers import is_correct
@@ -27,7 +27,6 @@ from torchcaps.train.update import Update
 
 ERRORS = Path(__file__).with_name("errors.txt")
 tiny = tiny_images(48, size=20)
-Fit = importlib.import_module("torchcaps.train.fit")
 TRAIN, TEST = tiny("train"), tiny("test")
 
 
@@ -91,29 +90,20 @@ def branching(numbers):
 
 
 def fit_by_two(**given):
-    with patch.object(Fit, "join", lambda: Ranks(0, 2)):
+    with patch.object(FIT, "join", lambda: Ranks(0, 2)):
         return fit({}, **given)
 
 
-NAMES = globals() | {
-    "fit_many": tc.train.fit_many,
-    "compiled": compiled,
-    "is_correct": is_correct,
-    "Update": Update,
-    "check_selectable": check_selectable,
-    "loss_of": tc.train.loss_of,
-    "math": math,
-    "small_network": small_network,
-    "Training": tc.train.Training,
-    "WIDER": part_whole("test", 5, spec=PartWholeSpec(size=24)),
-    "WITHOUT_ONE": TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0]),
-    "PAIRS": MultiMnist(TRAIN, copies=1),
-    "TORCH": TensorDataset(torch.rand(4, 1, 8, 8), torch.arange(4)),
-}
+WIDER = part_whole("test", 5, spec=PartWholeSpec(size=24))
+WITHOUT_ONE = TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0])
+PAIRS = MultiMnist(TRAIN, copies=1)
+TORCH = TensorDataset(torch.rand(4, 1, 8, 8), torch.arange(4))
+NAMES = vars(tc.train) | globals() | {"compiled": compiled, "is_correct": is_correct, "math": math}
+NAMES |= {"Update": Update, "check_selectable": check_selectable, "small_network": small_network}
 
 
 def said(call):
-    sources = {"tiny": tiny, "wider": lambda split, root: NAMES["WIDER"]}
+    sources = {"tiny": tiny, "wider": lambda split, root: WIDER}
     with (
         patch.dict(SOURCES, sources),
         tempfile.TemporaryDirectory() as folder,

@@ -58,12 +58,8 @@ def test_nothing_is_chosen_by_images_that_the_network_has_learnt(first, tmp_path
         "stop_at": {"stop_at": 0.9},
         'prune = "lobster"': {"prune": "lobster"},
     }.items():
-        out = tmp_path / "second"
-        assert text_of(
-            lambda fields=fields, out=out: fit(
-                recipe(seed=1, **fields), out, begin_with=first.folder
-            )
-        ) == (
+        out, one = tmp_path / "second", recipe(seed=1, **fields)
+        assert text_of(lambda out=out, one=one: fit(one, out, begin_with=first.folder)) == (
             f"{way} would choose by images that the network has learnt: {first.folder} was trained "
             f"on images that are held out here: there they were those of seed 0 and "
             f"validation_share 0.1, here they are of seed 1 and validation_share 0.1; take that "

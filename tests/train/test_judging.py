@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from torch import nn
 
 from laid_runs import Channels
 from torchcaps.analysis.shares import Commonest
@@ -16,10 +15,14 @@ from torchcaps.train.ranks import Ranks
 from torchcaps.types import Output
 
 
+def seven(*labels):
+    """Images of which `Channels` says 0, 1, 2, 0, 1, 2, 2."""
+    pixels = torch.eye(3)[[0, 1, 2, 0, 1, 2, 2], :, None, None]
+    return ImageSet("seven", pixels, torch.tensor(labels), ("a", "b", "c"))
+
+
 def test_accuracy_is_the_share_of_right_answers():
-    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
-    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
-    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
+    images = seven(0, 1, 2, 1, 1, 0, 2)
     model = Channels()
     assert accuracy(model, images) == 5 / 7
     # The last batch is smaller and counts no more for it.
@@ -51,9 +54,7 @@ def judged(images, ranks, **more):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_ranks_judge_every_image_once(ranks):
     # Six in batches of two, then one: five are right, and of the classes the last is commonest.
-    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
-    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
-    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 2, 1, 0, 2]), ("a", "b", "c"))
+    images = seven(0, 1, 2, 2, 1, 0, 2)
     found = judged(images, ranks, most=2)
     assert found[:3] == (5 / 7, Commonest("c", 3 / 7), None)
     measures = found.measures

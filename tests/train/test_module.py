@@ -102,9 +102,7 @@ def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monke
     assert (trained < expected - 0.1) == (step < 500)
 
 
-def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
-    monkeypatch,
-):
+def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(monkeypatch):
     def drawn(seed, step):
         monkeypatch.setattr(Training, "global_step", step)
         torch.rand(seed + step + 1)

@@ -9,7 +9,6 @@ from torchcaps.data import by_name
 from torchcaps.train import fit, make_recipe
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.sampled import Sampled
-from torchcaps.train.start import initial_model
 
 NAMES = ["activity", "polarisation", "gradient-norms"]
 
@@ -69,4 +68,3 @@ def test_the_sample_is_drawn_by_the_seed_and_old_recipes_keep_their_digest():
     assert orders[0] == orders[1] != orders[2]
     assert recipe().digest() == recipe(measure=(), measure_every=1).digest()
     assert recipe().digest() != recipe(measure=["keys"]).digest()
-    assert initial_model(recipe(), held) is not None

@@ -29,13 +29,8 @@ def read(path):
 
 def test_the_recipe_of_an_older_state_lacks_what_a_protocol_has_today(tmp_path):
     """Written before there was pruning, in a run that goes on."""
-    recipe = make_recipe(
-        model="efficient_capsnet",
-        data="mnist",
-        protocol="rem_pruned",
-        prune=None,
-        channels_last=False,
-    )
+    named = {"model": "efficient_capsnet", "data": "mnist", "protocol": "rem_pruned"}
+    recipe = make_recipe(**named, prune=None, channels_last=False)
     fields = recipe.model_dump(mode="json")
     for name in ("prune", "freeze", "channels_last"):
         del fields[name]
