@@ -1,28 +1,19 @@
 """The site of `make docs`: every public name on one page, prose that markup leaves as it is."""
 
-import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from pages import ROOT, script_at
+
 FROZEN = json.loads((ROOT / "tests" / "architecture" / "public_api.json").read_text())
 
-
-def module_at(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = module_at(ROOT / "docs" / "reference.py")
+reference = script_at(ROOT / "docs" / "reference.py")
 
 
 def test_every_public_name_is_explained_on_one_page_and_named_on_its_own():

@@ -1,13 +1,10 @@
 """The Python on the pages about networks, and what is done with them, runs as written."""
 
-import re
-from pathlib import Path
-
 import pytest
 
+from pages import DOCS, blocks_of
 from registries import as_before
 
-DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
     "own-networks.md",
     "layers.md",
@@ -28,9 +25,7 @@ BLOCKS = [
         marks=[pytest.mark.slow] if any(tool in block for tool in TOOLS) else [],
     )
     for page in PAGES
-    for number, block in enumerate(
-        re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.S)
-    )
+    for number, block in enumerate(blocks_of(DOCS / page))
     if ALONE.get(page, "") in block
 ]
 

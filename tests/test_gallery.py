@@ -1,20 +1,16 @@
 """The gallery: each picture is drawn by the lines beside it, and all public drawings are there."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import matplotlib
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from pages import DOCS, script_at
 from torchcaps import viz
 
-DOCS = Path(__file__).parents[1] / "docs"
-SPEC = importlib.util.spec_from_file_location("gallery", DOCS / "gallery.py")
-gallery = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(gallery)
+gallery = script_at(DOCS / "gallery.py")
 TEXT = gallery.PAGE.read_text(encoding="utf-8")
 
 

@@ -1,15 +1,16 @@
 """docs/own-pictures.md runs as it stands, on pictures of all sizes."""
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-PAGE = (Path(__file__).parents[1] / "docs" / "own-pictures.md").read_text(encoding="utf-8")
+from cli.command_line import COMMAND
+from pages import DOCS, blocks_of
+
+PAGE = DOCS / "own-pictures.md"
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +30,6 @@ def folder(tmp_path_factory):
     return home
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-
-
 def run(words, folder):
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -42,17 +39,16 @@ def run(words, folder):
 
 @pytest.mark.slow
 def test_the_commands_run_in_their_order(folder):
-    (script,) = blocks("sh")
+    (script,) = blocks_of(PAGE, "sh")
     lines = script.replace("\\\n", " ").splitlines()
     assert [line.split()[1] for line in lines] == ["train", "eval", "predict", "dissect"]
-    torchcaps = Path(sys.executable).with_name("torchcaps")
-    printed = [run([torchcaps, *line.split()[1:]], folder) for line in lines]
+    printed = [run([COMMAND, *line.split()[1:]], folder) for line in lines]
     assert (folder / "pets.csv").read_text().count("\n") == 13
     assert "dog" in printed[2]
     assert (folder / "pets.html").stat().st_size > 10_000
 
 
-FROM_FOLDER, FROM_ARRAYS = blocks("python")
+FROM_FOLDER, FROM_ARRAYS = blocks_of(PAGE)
 
 
 @pytest.mark.slow

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import Call, well
+from pages import DOCS, blocks_of
 
-PAGE = (Path(__file__).parents[1] / "docs" / "practice.md").read_text(encoding="utf-8")
 GROUPS = ["--groups", "(p[0-9]+)_"]
 
 
 @pytest.fixture(scope="module")
 def crops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's pictures, 72, 12 and 9 of 16 by 16, three of each patient."""
-    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (script,) = blocks_of(DOCS / "practice.md")
     for old, new in (("900,", "72,"), ("120,", "12,"), ("40,", "9,"), ("20", "16")):
         assert old in script
         script = script.replace(old, new)

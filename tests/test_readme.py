@@ -1,23 +1,15 @@
 """The Python of README and CONTRIBUTING runs as written, on fewer images."""
 
 import re
-from pathlib import Path
 
 import pytest
 
+from pages import ROOT, blocks_of
 from torchcaps.data import by_name, part_whole
 from torchcaps.testing import RoutingContractError
 from torchcaps_claims import claims, plan_of
 
-ROOT = Path(__file__).parents[1]
-
-
-def blocks_of(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, flags=re.S)
-
-
-BLOCKS = blocks_of("README.md") + blocks_of("CONTRIBUTING.md")
+BLOCKS = blocks_of(ROOT / "README.md") + blocks_of(ROOT / "CONTRIBUTING.md")
 
 
 def test_the_readme_goes_from_an_image_to_a_tree_in_fifteen_lines():
@@ -38,7 +30,7 @@ def test_every_block_runs_as_written(block, monkeypatch, tmp_path):
 
 
 def test_the_example_of_a_routing_needs_its_promotion():
-    (block,) = blocks_of("CONTRIBUTING.md")
+    (block,) = blocks_of(ROOT / "CONTRIBUTING.md")
     careless = block.replace("votes.to(torch.promote_types(votes.dtype, torch.float32))", "votes")
     assert careless != block
     with pytest.raises(RoutingContractError, match=r"^half_precision: expected finite values"):

@@ -1,14 +1,11 @@
 """Each routing has a page with the same questions, and a picture of the same votes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-PAGES = Path(__file__).parents[1] / "docs" / "routing"
-SPEC = importlib.util.spec_from_file_location("pictures", PAGES / "pictures.py")
-pictures = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(pictures)
+from pages import DOCS, script_at
+
+PAGES = DOCS / "routing"
+pictures = script_at(PAGES / "pictures.py")
 ROUTED = dict(pictures.routed())
 
 

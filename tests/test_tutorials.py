@@ -1,15 +1,13 @@
 """Tutorials run from top to bottom as they stand, as pages and as notebooks."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
 import torchcaps as tc
+from pages import DOCS, blocks_of, script_at
 from registries import as_before
 
-DOCS = Path(__file__).parents[1] / "docs"
 # By hand: 128 images · 1,152 children · 10 parents · 16 numbers · 4 bytes are 90 MiB.
 PRINTED = {"out-of-memory": "votes of layers.classes: 90 MiB, stored: False\n"}
 PAGES = sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "README")
@@ -26,7 +24,7 @@ def test_there_are_six_and_each_is_listed():
 )
 def test_a_tutorial_runs(page, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+    blocks = blocks_of(page)
     assert len(blocks) >= 3
     names = {"__name__": "__main__"}
     with as_before():
@@ -37,10 +35,9 @@ def test_a_tutorial_runs(page, monkeypatch, tmp_path, capsys):
 
 def test_what_the_tree_tutorial_says_is_what_it_prints(monkeypatch, tmp_path, capsys):
     """Its sentences are about numbers of networks that come with the package."""
-    page = (DOCS / "tutorials/parse-tree.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
-    for block in re.findall(r"```python\n(.*?)```", page, flags=re.S):
+    for block in blocks_of(DOCS / "tutorials/parse-tree.md"):
         exec(compile(block, "parse-tree", "exec"), names)
     assert all(
         layer.dyr < 0.15 for layer in names["tc"].analysis.routing_dynamics(names["trace"]).layers
@@ -76,9 +73,7 @@ def test_over_all_test_images_the_network_uses_its_tree_a_little():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_notebook_is_the_page_and_runs(page, tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    spec = importlib.util.spec_from_file_location("notebooks", DOCS / "notebooks.py")
-    notebooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(notebooks)
+    notebooks = script_at(DOCS / "notebooks.py")
     text = page.with_suffix(".ipynb").read_text(encoding="utf-8")
     assert text == notebooks.notebook(page), "python docs/notebooks.py makes it anew"
     made = nbformat.reads(text, as_version=4)

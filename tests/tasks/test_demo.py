@@ -3,13 +3,13 @@
 import importlib
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from cli.command_line import COMMAND
 from torchcaps.data import load
 from torchcaps.data.make.part_whole import SIZES
 from torchcaps.tasks import demo
@@ -94,9 +94,8 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
 
 @pytest.mark.slow
 def test_the_real_demo_teaches_both_twins_something(tmp_path: Path) -> None:
-    command = Path(sys.executable).with_name("torchcaps")
     done = subprocess.run(
-        [command, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=1500
+        [COMMAND, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "torchcaps-demo/report.html\n"

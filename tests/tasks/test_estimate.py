@@ -1,17 +1,16 @@
 """What a network would take: sizes worked out by hand, and processes that are measured."""
 
 import importlib
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from pages import ROOT, script_at
 from torchcaps import create_model
 from torchcaps.ops import backend, margin_loss
 from torchcaps.tasks import estimate
@@ -21,7 +20,7 @@ from torchcaps.train import make_recipe
 
 # The package hides its module `estimate` behind the function.
 ESTIMATE = importlib.import_module("torchcaps.tasks.estimate")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 
 
 SMALL = {"image": (1, 17, 17), "n_classes": 2, "decoder": False}
@@ -184,10 +183,7 @@ def test_nothing_is_allocated():
 def benchmark():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARKS)
-        spec = importlib.util.spec_from_file_location("estimates", BENCHMARKS / "estimate.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
+        yield script_at(BENCHMARKS / "estimate.py")
 
 
 @pytest.mark.slow
