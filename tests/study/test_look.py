@@ -44,36 +44,38 @@ from torchcaps_claims.read_off import of_pairs, of_perturbation, of_selectivity,
 from torchcaps_claims.result import _keys
 
 
-def looks(name, *, reduced=False):
-    (job,) = plan_of(find_claim(name)).jobs
-    return [look.name for look in looks_of(job.smaller() if reduced else job)]
+def jobs(name):
+    return plan_of(find_claim(name)).jobs
+
+
+def looks(*jobs):
+    return [look.name for job in jobs for look in looks_of(job)]
 
 
 def test_a_job_names_its_looks():
-    assert looks("peer2022-t1-rba-bias") == ["accuracy@sign/train"]
-    assert looks("mitt2023-t1-layer1-dyr") == ["layers@affnist/test"]
-    assert looks("mitt2023-t1-layer1-dyr", reduced=True) == ["layers@affnist-style/test"]
-    assert looks("rem-t1-cifar-10-deepcaps-rem-entropy") == ["keys+K11@cifar10/test"]
-    assert looks("rem-t7-dr-capsnet-q-mnist") == ["accuracy+K11@mnist/test"]
+    assert looks(*jobs("peer2022-t1-rba-bias")) == ["accuracy@sign/train"]
+    (job,) = jobs("mitt2023-t1-layer1-dyr")
+    assert looks(job) == ["layers@affnist/test"]
+    assert looks(job.smaller()) == ["layers@affnist-style/test"]
+    assert looks(*jobs("rem-t1-cifar-10-deepcaps-rem-entropy")) == ["keys+K11@cifar10/test"]
+    assert looks(*jobs("rem-t7-dr-capsnet-q-mnist")) == ["accuracy+K11@mnist/test"]
 
 
 def test_compactness_is_looked_at_factor_by_factor():
-    assert looks("gu2021-t5-capsnet-trans-x") == ["compactness@mnist/test"]
-    plan = plan_of(find_claim("gu2021-t5-capsnet-trans-x"))
-    assert [*_keys(plan.jobs[0])] == ["compactness.trans-x"]
-    assert plan.jobs[0].commands()[1].endswith("--measure compactness --json")
+    (job,) = jobs("gu2021-t5-capsnet-trans-x")
+    assert looks(job) == ["compactness@mnist/test"]
+    assert [*_keys(job)] == ["compactness.trans-x"]
+    assert job.commands()[1].endswith("--measure compactness --json")
     (look,) = looks_named(["compactness"], "mnist")
     assert look.kind == "compactness"
 
 
 def test_couplings_are_looked_at_on_the_grid_of_a_row():
-    plan = plan_of(find_claim("rem-t9-dr-capsnet-q-entropy"))
-    assert looks("rem-t9-dr-capsnet-q-entropy") == ["keys+K11@mnist/test"]
-    assert plan.jobs[0].commands()[1].endswith("--quantise 11 --measure keys --json")
+    (job,) = jobs("rem-t9-dr-capsnet-q-entropy")
+    assert looks(job) == ["keys+K11@mnist/test"]
+    assert job.commands()[1].endswith("--quantise 11 --measure keys --json")
     # Couplings as they are, pruned and not.
-    plan = plan_of(find_claim("rem-q-sparser-couplings"))
-    names = [each.name for job in plan.jobs for each in looks_of(job)]
-    assert names == ["inequality@mnist/test"] * 2
+    assert looks(*jobs("rem-q-sparser-couplings")) == ["inequality@mnist/test"] * 2
 
 
 def test_opposites_are_numbers_a_layer_and_a_mean_share():
@@ -131,22 +133,19 @@ def test_polarisation_of_the_last_step_is_its_own_or_none():
 
 
 def test_separation_is_told_in_percent_where_it_is_an_accuracy():
-    plan = plan_of(find_claim("gu2021-q-cr-separates-classes"))
-    assert [each.name for each in looks_of(plan.jobs[0])] == ["separation@toy-2d/test"]
+    assert looks(jobs("gu2021-q-cr-separates-classes")[0]) == ["separation@toy-2d/test"]
     found = of_separation(Separation(5, 0.25, 0.8))
     assert found == {"silhouette": 0.25, "nearest_centroid": 80}
 
 
 def test_self_attention_is_looked_at_as_it_is_and_on_the_grid():
-    plan = plan_of(find_claim("rem-q-selfattention-collapse"))
-    names = [each.name for job in plan.jobs if job.test == "mnist" for each in looks_of(job)]
+    names = looks(*(job for job in jobs("rem-q-selfattention-collapse") if job.test == "mnist"))
     plain, grid = (f"layers{k}@mnist/test keys{k}@mnist/test".split() for k in ("", "+K11"))
     assert names == [*plain, *grid]
 
 
 def test_dedicated_capsules_are_a_share_a_layer_where_some_live():
-    plan = plan_of(find_claim("mitt2023-q-no-dedicated-entity"))
-    assert [each.name for each in looks_of(plan.jobs[0])] == ["selectivity@part-whole/test"]
+    assert looks(jobs("mitt2023-q-no-dedicated-entity")[0]) == ["selectivity@part-whole/test"]
     auc = torch.zeros(2, 3)
     rows = (
         LayerSelectivity(
@@ -163,8 +162,7 @@ def test_dedicated_capsules_are_a_share_a_layer_where_some_live():
 
 
 def test_how_far_drawings_change_is_a_number_an_amount():
-    plan = plan_of(find_claim("gu2021-q-perturbation-range"))
-    assert [each.name for each in looks_of(plan.jobs[0])] == ["perturbation@mnist/test"]
+    assert looks(jobs("gu2021-q-perturbation-range")[0]) == ["perturbation@mnist/test"]
     rows = [ComponentChange(a, c, torch.tensor([c])) for a, c in ((0.2, 0.1), (8.0, 0.5))]
     assert of_perturbation(Perturbation(5, tuple(rows))) == {"change.0.2": 0.1, "change.8": 0.5}
 
@@ -179,7 +177,8 @@ def test_numbers_of_other_images_carry_their_name():
 
 
 def test_weights_are_the_same_whatever_images_are_shown():
-    assert looks("rem-t1-f-mnist-dr-capsnet-rem-sparsity") == ["weights@fashion-mnist/test"]
+    (job,) = jobs("rem-t1-f-mnist-dr-capsnet-rem-sparsity")
+    assert looks(job) == ["weights@fashion-mnist/test"]
     for split in ("test", "train"):
         assert Look("weights", "mnist", split).key("sparsity", tested_on="sign") == "sparsity"
 
@@ -318,8 +317,7 @@ def test_a_quantised_run_is_looked_at_on_its_grid(run):
 
 def test_a_statement_about_epochs_needs_no_pass_but_that_of_its_run():
     for name in ("tsai2020-q-jitters", "tsai2020-q-dmm-converges-better"):
-        looks = {look.kind for job in plan_of(find_claim(name)).jobs for look in looks_of(job)}
-        assert looks == {"accuracy"}
+        assert {look.kind for job in jobs(name) for look in looks_of(job)} == {"accuracy"}
 
 
 def test_confidence_is_the_mean_largest_probability():

@@ -93,15 +93,10 @@ def by_definition(first, second, labels, groups=None):
             effect[own] += sign * wins.mean(1) / k / own.sum()
             effect[~own] += sign * wins.mean(0) / k / (~own).sum()
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    sums = np.array(
-        [
-            [
-                (effect - effect[labels == j].mean())[(labels == j) & (unit == u)].sum()
-                for j in range(k)
-            ]
-            for u in range(unit.max() + 1)
-        ]
-    )
+    sums = np.zeros((unit.max() + 1, k))
+    for j in range(k):
+        own = labels == j
+        np.add.at(sums[:, j], unit[own], effect[own] - effect[own].mean())
     total, units = 0.0, len(sums)
     for a, b in itertools.product(range(k), repeat=2):
         of = len(set(unit[labels == a])) if a == b else units

@@ -10,9 +10,9 @@ import pytest
 import torchcaps as tc
 from error_text import text_of
 from laid_runs import Plain, tiny_images
+from registries import as_before
 from torchcaps import register_model
 from torchcaps.errors import short
-from torchcaps.models import MODELS
 from torchcaps.tasks import check_run
 from torchcaps.tasks.check_run import MENDS
 from torchcaps.tasks.trained import open_trained
@@ -41,6 +41,11 @@ def states(run: Run) -> dict[str, str]:
     return {file.name: file.state for file in check_run(run.folder).files}
 
 
+def odd(run: Run) -> dict[str, str]:
+    """Those of the files that are not whole."""
+    return {name: state for name, state in states(run).items() if state != "whole"}
+
+
 def test_a_whole_run_is_called_whole(run: Run) -> None:
     found = check_run(run.folder)
     assert found.is_whole
@@ -62,8 +67,7 @@ def flipped(file: Path) -> None:
 )
 def test_a_file_is_named_with_what_to_do_and_nothing_else_is(run: Run, name, harm, state, do):
     harm(run.folder / name)
-    odd = {each: found for each, found in states(run).items() if found != "whole"}
-    assert odd == {name: state}
+    assert odd(run) == {name: state}
     found = check_run(run.folder)
     assert f"{name} is {state}{do.format(MENDS[name])}" in found.text()
     assert json.loads(json.dumps(found.numbers()))["whole"] is False
@@ -79,8 +83,7 @@ def test_a_pipe_is_damaged_and_not_waited_for(run: Run, name: str) -> None:
 def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) -> None:
     (run.folder / "digests.json").write_text('{"a": 1')
     run.metrics_file.write_text("{}")
-    odd = {name: state for name, state in states(run).items() if state != "whole"}
-    assert odd == {"digests.json": "damaged", "metrics.jsonl": "damaged"}
+    assert odd(run) == {"digests.json": "damaged", "metrics.jsonl": "damaged"}
     run.model_file.unlink()
     assert states(run)["model.safetensors"] == "missing"
     # Nor does anybody else read the run meanwhile.
@@ -90,8 +93,7 @@ def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) 
 def test_a_state_is_judged_without_a_recipe_that_is_gone(run: Run) -> None:
     run.recipe_file.unlink()
     (run.folder / "digests.json").unlink()
-    odd = {name: state for name, state in states(run).items() if state != "whole"}
-    assert odd == {"digests.json": "missing", "recipe.json": "missing"}
+    assert odd(run) == {"digests.json": "missing", "recipe.json": "missing"}
     run.state_file.write_bytes(run.state_file.read_bytes()[:-1000])
     assert states(run)["state.ckpt"] == "damaged"
 
@@ -124,24 +126,15 @@ def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("is_registered", [True, False])
-def test_a_network_of_ones_own_is_whole_where_its_code_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
-) -> None:
+def test_a_network_of_ones_own_is_whole_where_its_code_is_not(tmp_path, is_registered) -> None:
     fields = {"epochs": 1, "batch_size": 48}
     if is_registered:
-        register_model("mine", Plain, image=(1, 20, 20), n_classes=10)
-        try:
+        with as_before():
+            register_model("mine", Plain, image=(1, 20, 20), n_classes=10)
             fit(make_recipe(model="mine", data="tiny", **fields), tmp_path / "run")
-        finally:
-            MODELS.pop("mine")
     else:
-        images = (tiny("train"), tiny("test"))
-        fit(
-            make_recipe(model="own", data="own", keep="best", **fields),
-            tmp_path / "run",
-            own=images,
-            model=Plain((1, 20, 20)),
-        )
+        own = {"own": (tiny("train"), tiny("test")), "model": Plain((1, 20, 20))}
+        fit(make_recipe(model="own", data="own", keep="best", **fields), tmp_path / "run", **own)
     found = check_run(tmp_path / "run")
     assert found.is_whole, found.text()
 
@@ -174,9 +167,9 @@ def test_a_name_that_no_run_writes_is_told(run: Run, name: str) -> None:
     # The file whose name was lost is compared with nothing.
     path.write_text(json.dumps({**known, name: known.pop("state.ckpt")}))
     found = check_run(run.folder)
-    (odd,) = [file for file in found.files if file.state != "whole"]
-    assert (odd.name, odd.state) == ("digests.json", "damaged")
-    assert odd.why == (
+    (named,) = [file for file in found.files if file.state != "whole"]
+    assert (named.name, named.state) == ("digests.json", "damaged")
+    assert named.why == (
         f"{path} names {short(name)}, which no run writes; was the name of a file changed there, "
         f"or did a later torchcaps write it?"
     )
