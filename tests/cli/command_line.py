@@ -50,6 +50,12 @@ def well(done: Done) -> Done:
     return done
 
 
+def printed(done: Done) -> str:
+    """What a command printed that ended as it should and said nothing beside it."""
+    assert (done.code, done.err) == (0, "")
+    return done.out
+
+
 def assert_one_sentence(done: Done, words: str) -> None:
     assert done.code == 2
     assert done.out == ""

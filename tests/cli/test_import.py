@@ -10,7 +10,7 @@ import pytest
 
 import torchcaps as tc
 from cli.command_line import TRAIN, Call, assert_one_sentence, well
-from torchcaps.models import own
+from registries import as_before, forget_imported
 from torchcaps.train import Run, own_code
 
 MINE = """
@@ -30,27 +30,20 @@ tc.register_routing("half", Half)
 """
 
 
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget() -> None:
     """As a new process knows nothing of the files that were imported."""
-    own.CLASSES.clear()
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in [name for name in sys.modules if name.startswith("mine_")]:
-        del sys.modules[name]
+    forget_imported()
     tc.layers.ROUTINGS.pop("half", None)
     tc.models.MODELS.pop("mine_named", None)
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    forget(monkeypatch)
-    yield
-    forget(monkeypatch)
+def _as_before() -> Iterator[None]:
+    with as_before():
+        yield
 
 
-def test_ones_own_routing_on_the_command_line(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ones_own_routing_on_the_command_line(tmp_path: Path, call: Call) -> None:
     file = tmp_path / "mine_half.py"
     file.write_text(MINE)
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
@@ -59,7 +52,7 @@ def test_ones_own_routing_on_the_command_line(
     (seen,) = Run(tmp_path / "run").began()["imported"]
     assert seen["path"] == str(file)
     assert json.loads(call("eval", tmp_path / "run", "--json").out)["images"] == 12
-    forget(monkeypatch)
+    forget()
     for command in ("eval", "dissect", "doctor"):
         refused = call(command, tmp_path / "run")
         assert_one_sentence(refused, "add --import mine_half.py to the command")
@@ -93,15 +86,13 @@ class Net(torch.nn.Module):
 """
 
 
-def test_a_registered_network_is_compared_by_its_file(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_registered_network_is_compared_by_its_file(tmp_path: Path, call: Call) -> None:
     file, out = tmp_path / "mine_named.py", tmp_path / "runs"
     build = "lambda image, n_classes: Net(), image=(1, 24, 24), n_classes=10"
     file.write_text(f'{NET}\ntc.register_model("mine_named", {build})\n')
     line = ["train", "--model", "mine_named", "--data", "tiny", "--epochs", 1, "--seeds", "0-1"]
     well(call(*line, "--set", "batch_size=20", "--out", out, "--import", file))
-    forget(monkeypatch)
+    forget()
     assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
     first = sorted(each for each in out.iterdir() if each.is_dir())[0]
     for line in (["doctor", first], ["train", "--init-from", first, "--data", "tiny"]):
@@ -170,43 +161,40 @@ def test_the_network_of_a_script_is_opened_by_its_file(
     runpy.run_path(str(file), run_name="__main__")
     assert Run(run).about()["class"] == "__main__.Net"
     line = ["eval", run, "--json"]
-    forget(monkeypatch)
+    forget()
     done = well(call(*line, "--import", file))
     assert json.loads(done.out)["images"] == 12
     # Of two files with such a class, nobody knows which is meant.
     other = tmp_path / "mine_other.py"
     other.write_text(NET)
-    forget(monkeypatch)
+    forget()
     refused = call(*line, "--import", file, "--import", other)
     assert_one_sentence(refused, "several of that name, mine_script.Net and mine_other.Net;")
     other.write_text(NET.replace("class Net", "class Other"))
-    forget(monkeypatch)
+    forget()
     refused = call(*line, "--import", other)
     assert_one_sentence(refused, "the imported files have only mine_other.Other")
 
 
 def test_a_network_without_a_name_is_opened_by_its_file_and_a_renamed_one_by_its_content(
-    tmp_path: Path,
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, run = tmp_path / "mine_script.py", tmp_path / "run"
     file.write_text(NET)
     own_code.import_file(file)
     recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
     tc.train.fit(recipe, run, model=sys.modules["mine_script"].Net())
-    forget(monkeypatch)
+    forget()
     line = ["eval", run, "--json"]
     assert_one_sentence(call(*line), "add --import mine_script.py to the command")
     assert json.loads(call(*line, "--import", file).out)["images"] == 12
-    forget(monkeypatch)
+    forget()
     renamed = file.rename(tmp_path / "mine_other.py")
     done = call(*line, "--import", renamed)
     assert json.loads(done.out)["images"] == 12
     assert "of the class mine_script.Net; mine_other.Net is taken for it" in caplog.text
     renamed.write_text(f"{NET}\n# changed")
-    forget(monkeypatch)
+    forget()
     refused = call(*line, "--import", renamed)
     assert_one_sentence(
         refused, "if mine_other.py is that file, changed since, name it mine_script.py again"

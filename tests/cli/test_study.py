@@ -1,20 +1,18 @@
 """`torchcaps study`: claims as rows, tables as commands."""
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cli.command_line import printed, well
 from made_records import record
-from torchcaps.models import MODELS
-from torchcaps.models.own import CLASSES
+from registries import as_before
 from torchcaps.study import pool, write_record
 from torchcaps.study.ledger import Ledger
 from torchcaps.study.own import read_study
 from torchcaps.study.work import Terms, work
-from torchcaps.train import own_code
 
 
 @pytest.fixture
@@ -23,19 +21,15 @@ def call(call):
 
 
 def test_claims_are_rows(call):
-    code, out, err = call("claims", "--paper", "peer2022", "--json")
-    rows = json.loads(out)
-    assert (code, err, len(rows)) == (0, "", 73)
+    rows = json.loads(printed(call("claims", "--paper", "peer2022", "--json")))
+    assert len(rows) == 73
     assert {"id", "status"} <= rows[0].keys()
 
 
 def test_claims_are_lines(call):
-    code, out, _ = call("claims", "--paper", "gu2021", "--status", "cited")
-    assert code == 0
-    assert out.splitlines()[0] == (
-        "gu2021-t1-ge-capsnet-mnist  cited (cited)  test accuracy 98.42 %"
-    )
-    assert len(out.splitlines()) == 8
+    lines = well(call("claims", "--paper", "gu2021", "--status", "cited")).out.splitlines()
+    assert lines[0] == "gu2021-t1-ge-capsnet-mnist  cited (cited)  test accuracy 98.42 %"
+    assert len(lines) == 8
 
 
 def test_claims_without_a_folder_of_records_say_so(call, tmp_path):
@@ -50,41 +44,32 @@ def test_claims_without_a_folder_of_records_say_so(call, tmp_path):
 
 
 def test_a_table_is_printed_and_not_run(call):
-    code, out, err = call("table", "peer2022", 1, "--dry-run", "--root", "sets")
-    assert (code, err) == (0, "")
+    out = printed(call("table", "peer2022", 1, "--dry-run", "--root", "sets"))
     first, left_open, second, third, *_ = out.splitlines()
     assert left_open.startswith("    # the paper leaves open: ")
     assert first == "peer2022-t1-rba-nobias  training accuracy 49.61 %"
     assert second.startswith("    # judged by the mean over seeds ")
     assert third.startswith("    torchcaps train --protocol peer --model peer_sign_dynamic ")
-    code, out, err = call("table", "peer2022", 1, "--dry-run", "--json")
-    assert (code, err, json.loads(out)["table"]) == (0, "", 1)
+    out = printed(call("table", "peer2022", 1, "--dry-run", "--json"))
+    assert json.loads(out)["table"] == 1
 
 
 def test_one_claim_is_printed_with_the_hours_of_a_gpu(call):
     words = ("table", "peer2022-q-sign-not-learnable", "--dry-run", "--gpu-tflops", 2)
-    code, out, err = call(*words)
-    assert (code, err) == (0, "")
+    out = printed(call(*words))
     assert "on two cores, at least " in out
     assert out.endswith("2 TFLOP a second on the GPU.\n")
     assert call(*words[:2])[2].endswith("`torchcaps study run peer2022-q-sign-not-learnable`.\n")
 
 
 def test_the_status_of_a_table(call, tmp_path):
-    code, out, err = call("status", "peer2022", 1, "--out", tmp_path, "--by", "cost", "--json")
-    numbers = json.loads(out)
-    assert (code, err, numbers["study"], numbers["cells"], numbers["left"]) == (
-        0,
-        "",
-        "peer2022/table1",
-        20,
-        20,
-    )
+    words = ("status", "peer2022", 1, "--out", tmp_path)
+    numbers = json.loads(printed(call(*words, "--by", "cost", "--json")))
+    assert (numbers["study"], numbers["cells"], numbers["left"]) == ("peer2022/table1", 20, 20)
     hours = [row["hours_left"] for row in numbers["systems"]]
     assert hours == sorted(hours)
     assert numbers["cannot_be_run"] == []
-    code, out, _ = call("status", "peer2022", 1, "--out", tmp_path, "--seeds", 2)
-    assert code == 0
+    out = well(call(*words, "--seeds", 2)).out
     assert out.startswith("0 of 8 cells done, 0 running, 8 left: about ")
 
 
@@ -103,12 +88,21 @@ def given(monkeypatch):
     return given
 
 
-@pytest.mark.usefixtures("given")
-def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
+@pytest.fixture
+def lay(tmp_path, monkeypatch):
+    """Lays a study of one epoch in the folder that a line is typed in."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
-    )
+
+    def lay(text='model = "peer_sign_em"\n', more=""):
+        fields = 'data = "sign"\nepochs = 1\nbatch_size = 4000\n'
+        (tmp_path / "my.toml").write_text(f"{text}{fields}{more}")
+
+    return lay
+
+
+@pytest.mark.usefixtures("given")
+def test_a_study_of_ones_own_is_run_and_compared(call, lay, tmp_path):
+    lay()
     code, out, err = call("run", "my.toml", "--evidence", "records")
     assert code == 0
     lines = out.splitlines()
@@ -135,23 +129,16 @@ tc.register_model("mine_of_study", Net, image=(1, 1, 1), n_classes=2)
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
+def file(tmp_path):
     """A network of one's own, which nobody knows afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
     (tmp_path / "mine_of_study.py").write_text(NET)
-    yield tmp_path / "mine_of_study.py"
-    sys.modules.pop("mine_of_study", None)
-    MODELS.pop("mine_of_study", None)
-    CLASSES.clear()
+    with as_before():
+        yield tmp_path / "mine_of_study.py"
 
 
-def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, given, monkeypatch):
+def test_a_study_of_ones_own_network_takes_its_file(call, lay, file, given):
     """`train` took --import, and its message named it to whoever ran a study, which refused it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        'model = "mine_of_study"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
-    )
+    lay('model = "mine_of_study"\n')
     code, out, err = call("run", "my.toml")
     assert (code, out) == (2, "")
     assert err.endswith(
@@ -166,14 +153,12 @@ def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, given,
     assert (code, out.startswith("1 of 1 cells done")) == (0, True), err
 
 
-def test_a_study_says_itself_which_file_is_its_own(call, tmp_path, file, given, monkeypatch):
+def test_a_study_says_itself_which_file_is_its_own(call, lay, tmp_path, file, given, monkeypatch):
     """`import` begins at the folder of the study, wherever the line is typed."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    (tmp_path / "my.toml").write_text(
-        'import = ["mine_of_study.py"]\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
-        '[vary]\nmodel = ["mine_of_study", "peer_sign_em"]\nseed = [0, 1]\n'
-    )
+    vary = '[vary]\nmodel = ["mine_of_study", "peer_sign_em"]\nseed = [0, 1]\n'
+    lay('import = ["mine_of_study.py"]\n', vary)
     line = ("run", "../my.toml", "--baseline")
     code, out, err = call(*line, "peer_sign_em")
     less = "mine_of_study lambda_=0.5 less peer_sign_em lambda_=0.0  2 "
@@ -184,11 +169,11 @@ def test_a_study_says_itself_which_file_is_its_own(call, tmp_path, file, given, 
         "torchcaps: --baseline 'capsnet' must stand in the name of one line, or of one for each "
         "data set, but stands in 0 of: mine_of_study lambda_=0.5; peer_sign_em lambda_=0.0.\n"
     )
-    (tmp_path / "my.toml").write_text('import = "mine_of_study.py"\ndata = "sign"\n')
+    lay('import = "mine_of_study.py"\n')
     assert 'import must list files of your own, import = ["my.py"], but is ' in call(*line, "x").err
 
 
-def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypatch):
+def test_records_of_changed_code_are_said_to_be_drafts(call, lay, tmp_path, monkeypatch):
     """As the studies of papers say it; one of one's own printed its table as if nothing were."""
     made = [
         record("peer_sign_em", "sign", values={"accuracy": [50.0]}).model_copy(update=how)
@@ -196,8 +181,7 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
     ]
     paths = [write_record(each, tmp_path / "evidence") for each in made]
     monkeypatch.setattr(pool, "run_study", lambda *_, **__: paths)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text('model = "peer_sign_em"\ndata = "sign"\nepochs = 1\n')
+    lay()
     assert call("run", "my.toml") == (
         0,
         "",
@@ -211,13 +195,9 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
 
 @pytest.mark.usefixtures("given")
 @pytest.mark.parametrize("n_failed", [1, 2])
-def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monkeypatch, n_failed):
+def test_seeds_that_failed_are_named_beside_the_comparison(call, lay, tmp_path, n_failed):
     """They are in no mean; where all of them failed nothing at all was printed."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        'name = "a/b"\nmodel = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
-        "[vary]\nseed = [0, 1]\n"
-    )
+    lay('name = "a/b"\nmodel = "peer_sign_em"\n', "[vary]\nseed = [0, 1]\n")
     for cell in read_study("my.toml").cells()[-n_failed:]:
         Ledger(Path("runs")).fail(cell, "the loss became nan in epoch 1.", is_result=True)
     code, out, err = call("run", "my.toml", "--json")
@@ -244,10 +224,9 @@ def test_pages_and_the_report_are_written(call, tmp_path, readme):
     # It has nothing that the claim asks for, so it judges none.
     write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), tmp_path / "evidence")
     there = ("--evidence", tmp_path / "evidence")
-    code, out, err = call("tables", *there, "--out", tmp_path / "docs", "--readme", readme)
-    assert (code, err) == (0, "")
+    out = printed(call("tables", *there, "--out", tmp_path / "docs", "--readme", readme))
     assert str(readme) in out.splitlines()
     assert "| all | 947 | 0 / 0 | 0 / 0 |" in readme.read_text()
     assert readme.read_text().endswith("<!-- end of claims -->\nthe rest\n")
-    code, out, err = call("report", *there, "--out", tmp_path / "claims.html")
-    assert (code, out, err) == (0, f"{tmp_path / 'claims.html'}\n", "")
+    out = printed(call("report", *there, "--out", tmp_path / "claims.html"))
+    assert out == f"{tmp_path / 'claims.html'}\n"

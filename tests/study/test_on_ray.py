@@ -17,7 +17,6 @@ from torchcaps.study.ledger import Ledger
 from torchcaps.study.on_ray import OnNode
 from torchcaps.study.pool import run_study
 from torchcaps.study.settings import Settings
-from torchcaps.train import own_code
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
@@ -75,8 +74,6 @@ def test_no_cell_is_taken_of_a_folder_that_is_not_seen_or_by_another_version(stu
 
 def test_a_worker_imports_what_the_study_was_given(study, node, monkeypatch, tmp_path):
     """A worker is another process, which knew no network of one's own."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
     monkeypatch.setattr(module, "fit", lambda *_, **__: pytest.fail("it was not imported"))
     file = tmp_path / "mine_of_worker.py"
     file.write_text("import torchcaps\nraise torchcaps.TorchcapsError('it was imported')")

@@ -1,14 +1,12 @@
 """Studies of one's own, out of TOML files."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from error_text import text_of
-from torchcaps.layers import ROUTINGS
+from registries import as_before
 from torchcaps.study.own import own_study, read_study
-from torchcaps.train import own_code
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims import find_claim, plan_of
 
@@ -132,22 +130,10 @@ def test_the_name_of_a_file_names_its_records(tmp_path, stem, name):
         assert "but is ''; where none is given it is made of" in said
 
 
-@pytest.fixture
-def forgetting(monkeypatch):
-    """Nobody knows afterwards what a study imported."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(own_code, "_IMPORTED", {})
-    known = {*ROUTINGS}
-    yield
-    for routing in {*ROUTINGS} - known:
-        del ROUTINGS[routing]
-    for module in own_code._IMPORTED:
-        del sys.modules[module]
-
-
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "studies").glob("*.toml")))
-def test_the_studies_that_are_here_can_be_run(path, forgetting):
-    study = read_study(str(path))
+def test_the_studies_that_are_here_can_be_run(path):
+    with as_before():
+        study = read_study(str(path))
     assert study.name == path.stem
     assert not study.waiting
     assert all(len(system.seeds) >= 3 and system.looks for system in study.systems)
