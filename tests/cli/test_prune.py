@@ -1,6 +1,7 @@
 """`torchcaps prune`: a run of its own, that of the network it is given left as it was."""
 
 import importlib
+import itertools
 import json
 import shutil
 
@@ -19,6 +20,7 @@ from torchcaps.train.folder.alone import alone
 # The package hides its module behind the function.
 MODULE = importlib.import_module("torchcaps.tasks.prune_run")
 MASK = ["--by", "mask_at_the_end", "--to", "0.5"]
+PLACES = [*itertools.product(("train", "test"), ("cat", "dog"), range(10))]
 
 
 def contents(folder):
@@ -26,15 +28,24 @@ def contents(folder):
 
 
 @pytest.fixture
+def mask(call, tmp_path):
+    """Masks a run to a half, and gives the run that this made."""
+
+    def mask(run, *more, out="masked"):
+        well(call("prune", run, *MASK, *more, "--out", tmp_path / out))
+        return Run(tmp_path / out)
+
+    return mask
+
+
+@pytest.fixture
 def pictures(tmp_path):
     """A folder of pictures, parted already."""
-    drawn = np.random.default_rng(0).integers(0, 256, (2, 2, 10, 24, 24), dtype=np.uint8)
-    for split, of_split in zip(("train", "test"), drawn, strict=True):
-        for label, of_class in zip(("cat", "dog"), of_split, strict=True):
-            folder = tmp_path / "pictures" / split / label
-            folder.mkdir(parents=True)
-            for number, pixels in enumerate(of_class):
-                Image.fromarray(pixels).save(folder / f"{number}.png")
+    drawn = np.random.default_rng(0).integers(0, 256, (40, 24, 24), dtype=np.uint8)
+    for (split, label, number), pixels in zip(PLACES, drawn, strict=True):
+        folder = tmp_path / "pictures" / split / label
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
     return tmp_path / "pictures"
 
 
@@ -80,16 +91,14 @@ def test_a_pruning_that_was_stopped_goes_on(trained, call, tmp_path):
 @pytest.mark.parametrize(
     ("scope", "frozen"), [("network", ()), ("layer", ()), ("lamp", ()), ("layer", ("backbone",))]
 )
-def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path, scope, frozen):
+def test_masking_at_the_end_is_what_training_with_it_gives(trained, mask, tmp_path, scope, frozen):
     fields = Run(trained).recipe.model_dump(exclude_defaults=True)
     if frozen:
         fields["freeze"] = frozen
         trained = fit(make_recipe(**fields), tmp_path / "frozen").folder
-    words = ["prune", trained, *MASK, "--out", tmp_path / "a"]
-    well(call(*words, "--set", f"prune_scope={scope}"))
+    masked = mask(trained, "--set", f"prune_scope={scope}")
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": scope}
     again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
-    masked = Run(tmp_path / "a")
     assert masked.model_file.read_bytes() == again.model_file.read_bytes()
     assert masked.recipe == again.recipe
     # How long it took alone is that of the run.
@@ -97,11 +106,9 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
     assert masked.result() == {**again.result(), **took}
 
 
-def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
+def test_a_masked_run_does_not_begin_anew(trained, mask):
     """Asked for more epochs it did, from first weights, and lost its result."""
-    out = tmp_path / "masked"
-    words = ("prune", trained, *MASK, "--out", out)
-    well(call(*words))
+    out = mask(trained).folder
     before = contents(out)
     recipe = Run(out).recipe
     longer = recipe.model_copy(update={"epochs": recipe.epochs + 1})
@@ -115,16 +122,14 @@ def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
     assert contents(out) == before
 
 
-def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, call, tmp_path):
+def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, mask, call, tmp_path):
     """It was written over by what the run had become."""
-    out, longer = tmp_path / "masked", Run(shutil.copytree(trained, tmp_path / "longer"))
-    words = (*MASK, "--out", out)
-    well(call("prune", trained, *words))
+    out, longer = mask(trained).folder, Run(shutil.copytree(trained, tmp_path / "longer"))
     before = contents(out)
     recipe = longer.recipe.model_copy(update={"epochs": longer.recipe.epochs + 2})
     longer.write(longer.recipe_file, recipe.model_dump_json())
     assert_one_sentence(
-        call("prune", longer.folder, *words),
+        call("prune", longer.folder, *MASK, "--out", out),
         f"{out} holds what was masked after 1 epoch, and {longer.folder} has been trained for 3 "
         f"since; give what is masked now a folder of its own: name another one with --out.",
     )
@@ -135,14 +140,12 @@ def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, call, tm
     ("protocol", "name", "value"), [("gu", "validation_share", 0.1), ("rem", "keep", "last")]
 )
 def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
-    call, tmp_path, protocol, name, value
+    mask, tmp_path, protocol, name, value
 ):
     # Each of these is the field's default, and not what the protocol has.
     fields = {"model": "mitterreiter_5x16", "data": "tiny", "epochs": 1, "batch_size": 20}
     run = fit(make_recipe(protocol=protocol, **fields, **{name: value}), tmp_path / "run")
-    words = [*MASK, "--out", tmp_path / "masked"]
-    well(call("prune", run.folder, *words))
-    masked = Run(tmp_path / "masked")
+    masked = mask(run.folder)
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "lamp"}
     assert masked.recipe == run.recipe.model_copy(update=way)
     assert (masked.recipe.protocol, getattr(masked.recipe, name)) == (protocol, value)
@@ -151,17 +154,16 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
     assert any(each.startswith(f"{name}: ") for each in departures)
 
 
-def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, tmp_path):
+def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, mask, call, tmp_path):
     """No recipe says both, so what had been made of a run that was not pruned was given back as
     that of one that was."""
-    words = (*MASK, "--out")
-    well(call("prune", trained, *words, tmp_path / "masked"))
+    mask(trained)
     run = Run(shutil.copytree(trained, tmp_path / "pruned"))
     way = {"prune": "snip", "prune_to": 0.2}
     run.write(run.recipe_file, run.recipe.model_copy(update=way).model_dump_json())
     for out in ("masked", "new"):
         assert_one_sentence(
-            call("prune", run.folder, *words, tmp_path / out),
+            call("prune", run.folder, *MASK, "--out", tmp_path / out),
             f"{run.folder} was pruned before, by snip, and no recipe says both: mask a run that "
             f"was not pruned, or prune this one further by a way that trains on, as magnitude.",
         )
@@ -296,35 +298,32 @@ def test_a_run_is_pruned_on_the_images_that_it_remembers(of_pictures, pictures, 
     assert Run(tmp_path / "pruned").root == pictures
 
 
-def test_a_masked_run_remembers_its_images_and_its_trunk(of_pictures, pictures, call, tmp_path):
+def test_a_masked_run_remembers_its_images_and_its_trunk(
+    of_pictures, pictures, mask, call, tmp_path
+):
     run = Run(of_pictures)
     # As if it had one: the digest of the file that its weights came from.
     run.write(run.environment_file, json.dumps({**run.about(), "trunk": "0123456789ab"}))
-    words = [*MASK, "--out", tmp_path / "masked"]
-    well(call("prune", of_pictures, *words))
-    masked = Run(tmp_path / "masked")
+    masked = mask(of_pictures)
     assert masked.root == run.root == pictures
     assert masked.about()["trunk"] == "0123456789ab"
     found = json.loads(call("eval", masked.folder, "--json").out)
     assert found["accuracy"] == masked.result()["test_accuracy"]
     # Where they were moved, the folder that is named is remembered.
     moved = pictures.rename(tmp_path / "moved")
-    well(call("prune", of_pictures, *words[:-1], tmp_path / "again", "--root", moved))
-    assert Run(tmp_path / "again").root == moved
+    assert mask(of_pictures, "--root", moved, out="again").root == moved
     assert_one_sentence(
-        call("prune", of_pictures, *words[:-1], tmp_path / "once_more"),
+        call("prune", of_pictures, *MASK, "--out", tmp_path / "once_more"),
         f"was begun on the data in {pictures}, which is not there now; name the folder where they",
     )
 
 
-def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictures, call, tmp_path):
+def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictures, mask, call):
     before = Run(of_pictures)
     assert before.result()["test_images"] == 20
     for number in range(5, 10):
         (pictures / "test" / "cat" / f"{number}.png").unlink()
-    words = [*MASK, "--out", tmp_path / "masked"]
-    well(call("prune", of_pictures, *words))
-    masked = Run(tmp_path / "masked")
+    masked = mask(of_pictures)
     assert masked.result()["test_images"] == 15
     assert masked.image_digests()["train"] == before.image_digests()["train"]
     assert masked.image_digests()["test"] != before.image_digests()["test"]
@@ -339,11 +338,9 @@ def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictur
     assert found["constant"] == masked.result()["constant"]
 
 
-def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
-    half, more = tmp_path / "half", tmp_path / "more"
-    words = ["--by", "mask_at_the_end", "--out"]
-    well(call("prune", trained, "--to", "0.5", *words, half))
-    weights = load(Run(half).model_file).state_dict()
+def test_a_pruned_run_is_pruned_further_and_never_back(trained, mask, call, tmp_path):
+    masked, more = mask(trained), tmp_path / "more"
+    half, weights = masked.folder, load(masked.model_file).state_dict()
     back = ["--to", "0.3", "--epochs", "2", "--set", "prune_ramp=1", "--out", tmp_path / "less"]
     sentence = "was pruned before: 50.0% of its weights are zero and stay so"
     assert_one_sentence(call("prune", half, *back), sentence)
