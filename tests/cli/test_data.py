@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from cli.command_line import tiny
+from cli.command_line import printed, tiny
 from loopback import serving, whole
 from torchcaps.data import PUBLISHED, SOURCES
 from torchcaps.data.registry import PublishedSet, RemoteFile
@@ -33,9 +33,7 @@ def server(monkeypatch):
 
 
 def test_list_tells_size_and_terms_of_each(call):
-    code, out, err = call("list")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
+    lines = printed(call("list")).splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == sorted(SOURCES)
     at = lines.index("mnist  60,000 + 10,000 grey digits, 28 × 28, 12 MB to fetch")
     assert lines[at + 1] == (
@@ -53,9 +51,7 @@ def test_list_tells_size_and_terms_of_each(call):
 
 
 def test_list_speaks_json(call):
-    code, out, err = call("list", "--json")
-    assert (code, err) == (0, "")
-    rows = json.loads(out)
+    rows = json.loads(printed(call("list", "--json")))
     assert list(rows) == sorted(SOURCES)
     assert rows["part-whole"] is None
     assert rows["svhn"]["size"] == 182_040_794 + 64_275_384
@@ -64,11 +60,10 @@ def test_list_speaks_json(call):
 
 
 def test_get_prints_the_paths_alone_or_json(call, server, tmp_path):
-    assert call("get", "tiny", "--root", tmp_path) == (0, f"{tmp_path}/tiny/a.bin\n", "")
+    assert printed(call("get", "tiny", "--root", tmp_path)) == f"{tmp_path}/tiny/a.bin\n"
     assert (tmp_path / "tiny/a.bin").read_bytes() == CONTENT
-    code, out, err = call("get", "tiny", "--root", tmp_path, "--json")
-    assert (code, err) == (0, "")
-    assert json.loads(out) == {"name": "tiny", "files": [f"{tmp_path}/tiny/a.bin"]}
+    found = json.loads(printed(call("get", "tiny", "--root", tmp_path, "--json")))
+    assert found == {"name": "tiny", "files": [f"{tmp_path}/tiny/a.bin"]}
 
 
 def test_get_shows_its_progress_to_somebody_who_looks(call, server, tmp_path, monkeypatch):
@@ -96,9 +91,7 @@ def test_an_interruption_ends_with_130_and_the_same_line_goes_on(
 
 
 def test_check_tells_in_sentences(call):
-    code, out, err = call("check", "tiny")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
+    lines = printed(call("check", "tiny")).splitlines()
     assert lines[0] == (
         "part-whole: 40 training and 12 test images of 24 × 24 pixels, 1 channel; 10 classes."
     )
@@ -107,9 +100,7 @@ def test_check_tells_in_sentences(call):
 
 def test_check_speaks_json(call, monkeypatch):
     monkeypatch.setitem(SOURCES, "tiny", lambda split, root: tiny("test", root))
-    code, out, err = call("check", "tiny", "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)
+    found = json.loads(printed(call("check", "tiny", "--json")))
     assert (found["shared"], found["shared_example"]) == (12, [0, 0])
     assert found["test"]["shape"] == [1, 24, 24]
     assert sum(found["test"]["class_counts"].values()) == 12

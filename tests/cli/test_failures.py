@@ -12,12 +12,22 @@ from cli.command_line import COMMAND, TRAIN, Call, Done, assert_one_sentence
 from torchcaps.train.loop import Loop
 
 
+def in_a_process(folder: Path, *words: str, seconds: int = 60, **more: str) -> Done:
+    """A command in a process of its own, with more in its environment."""
+    ended = subprocess.run(
+        [COMMAND, *words],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env=os.environ | more,
+        cwd=folder,
+    )
+    return Done(ended.returncode, ended.stdout, ended.stderr)
+
+
 def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
     # It is known without torch, whose import takes longer than all the rest.
-    ended = subprocess.run(
-        [COMMAND, "models", "capsnt"], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    done = Done(ended.returncode, ended.stdout, ended.stderr)
+    done = in_a_process(tmp_path, "models", "capsnt")
     assert_one_sentence(done, "model 'capsnt' is unknown; did you mean 'capsnet'?")
     assert not list(tmp_path.iterdir())
 
@@ -97,9 +107,7 @@ def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) 
 
 @pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
 def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
-    done = call(
-        "train", "--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1", "--out", out
-    )
+    done = call("train", *TRAIN, "--out", out)
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1].startswith("torchcaps: ")
     assert "Traceback" not in done.err
@@ -114,18 +122,10 @@ def test_a_torchvision_of_another_torch_is_told_in_a_process_of_its_own(tmp_path
     fault = 'raise RuntimeError("operator torchvision::nms does not exist")'
     (package / "__init__.py").write_text(fault)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.20.0\n")
-    command = "train --model convnet_fc --data toy-2d --option kernel=1 --epochs 1 --out run"
-    ended = subprocess.run(
-        [COMMAND, *command.split(), "--tensorboard"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-    )
-    done = Done(ended.returncode, ended.stdout, ended.stderr)
+    line = "train --model convnet_fc --data toy-2d --option kernel=1 --epochs 1 --out run"
+    words = [*line.split(), "--tensorboard"]
     assert_one_sentence(
-        done,
+        in_a_process(tmp_path, *words, seconds=120, PYTHONPATH=str(tmp_path)),
         "torchvision is installed but cannot be imported (operator torchvision::nms does not "
         "exist); it was built for another torch: install the one that fits, or pip uninstall",
     )

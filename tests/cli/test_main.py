@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from cli.command_line import Call, well
+from cli.command_line import TRAIN, Call, well
 from torchcaps import __version__
 
 
@@ -30,10 +30,20 @@ def test_help_is_data(call: Call, words: list[str]) -> None:
     assert done.code == (0 if words else 2)
 
 
-def test_an_unknown_command_ends_with_2(call: Call) -> None:
-    done = call("trian")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train", *TRAIN, "--learner", "1"], "No such option: --learner"),
+        # Which network is not guessed, though a run lies here.
+        (["eval"], "Missing argument"),
+    ],
+)
+def test_what_typer_refuses_ends_with_2(run_folder, call: Call, monkeypatch, words, said) -> None:
+    monkeypatch.chdir(run_folder)
+    done = call(*words)
     assert (done.code, done.out) == (2, "")
-    assert "No such command 'trian'" in done.err
+    assert said in done.err
 
 
 @pytest.mark.parametrize("command", ["eval", "predict", "doctor"])

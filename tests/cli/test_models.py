@@ -6,16 +6,14 @@ import pytest
 import torch
 
 import torchcaps as tc
-from cli.command_line import Call
+from cli.command_line import Call, printed
 from registries import as_before
 from torchcaps import list_models
 from torchcaps.models import MODELS
 
 
 def test_models_are_listed_with_their_sizes(call: Call) -> None:
-    done = call("models")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    lines = printed(call("models")).splitlines()
     assert lines[0] == "capsnet  1×28×28, 10 classes, 8,215,568 parameters"
     assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, normalise=softmax")
     names = [line.split()[0] for line in lines if not line.startswith(" ")]
@@ -29,9 +27,7 @@ def test_models_are_listed_with_their_sizes(call: Call) -> None:
 
 
 def test_one_network_explains_its_options(call: Call) -> None:
-    done = call("models", "gu_aff_capsnet")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    lines = printed(call("models", "gu_aff_capsnet")).splitlines()
     assert lines[0] == "gu_aff_capsnet  1×40×40, 10 classes, 7,578,688 parameters"
     at = lines.index("--option sharing=all")
     assert lines[at + 1 : at + 3] == [
@@ -46,18 +42,14 @@ def test_one_network_explains_its_options(call: Call) -> None:
 
 
 def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
-    done = call("models", "--compare")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    lines = printed(call("models", "--compare")).splitlines()
     at = lines.index("gu2021 Table 3  ConvNet-Avg, kernel 9, MNIST 40x40")
     assert lines[at + 1] == (
         "    printed 5.30M, ours 5,332,234 (convnet_avg), not equal: Table 1 of the same paper "
         "prints 5.3M, which is met"
     )
-    assert (
-        "    printed 0.9M, not counted: counts what pruning leaves, which only training can "
-        in (done.out)
-    )
+    counts = "    printed 0.9M, not counted: counts what pruning leaves, which only training can "
+    assert counts in "\n".join(lines)
     assert lines[-1] == "39 of 46 are equal in the digits that are printed."
     rows = json.loads(call("models", "--compare", "--json").out)
     assert len(rows) == 53
@@ -74,9 +66,8 @@ def test_a_network_that_looks_at_numbers_while_it_is_made_is_listed(call: Call) 
     state = torch.get_rng_state()
     with as_before():
         tc.register_model("looking", build, image=(1, 8, 8), n_classes=2)
-        done = call("models", "looking")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("looking  1×8×8, 2 classes, 20 parameters\n")
+        said = printed(call("models", "looking"))
+    assert said.startswith("looking  1×8×8, 2 classes, 20 parameters\n")
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -93,9 +84,8 @@ def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> No
 
 
 def test_trained_networks_show_their_cards(call: Call) -> None:
-    done = call("models", "--pretrained")
-    assert (done.code, done.err) == (0, "")
-    names = [line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")]
+    cards = printed(call("models", "--pretrained"))
+    names = [line.split()[0] for line in cards.splitlines() if not line.startswith(" ")]
     assert names == tc.list_models(pretrained=True)
     one = call("models", "mitterreiter_5x16.part-whole", "--pretrained").out.splitlines()
     assert one[0] == "mitterreiter_5x16.part-whole  206,624 parameters, 832 kB"
@@ -104,11 +94,11 @@ def test_trained_networks_show_their_cards(call: Call) -> None:
         "    torchcaps eval zoo:mitterreiter_5x16.part-whole",
     ]
     (card,) = json.loads(call("models", names[0], "--pretrained", "--json").out).values()
-    assert f"{card['right']:,} of {card['images']:,} test images" in done.out
+    assert f"{card['right']:,} of {card['images']:,} test images" in cards
     # Of MNIST five networks, one of Fashion-MNIST; CIFAR-10 states no licence.
-    assert done.out.count("Corinna Cortes; 64 of its test images come along\n") == 5
-    assert "Zalando SE; 64 of its test images come along\n" in done.out
-    assert "the author asks to be cited\n" in done.out
+    assert cards.count("Corinna Cortes; 64 of its test images come along\n") == 5
+    assert "Zalando SE; 64 of its test images come along\n" in cards
+    assert "the author asks to be cited\n" in cards
     of_model = json.loads(call("models", "mitterreiter_5x16", "--pretrained", "--json").out)
     assert len(of_model) >= 2
     assert {each["model"] for each in of_model.values()} == {"mitterreiter_5x16"}

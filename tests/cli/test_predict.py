@@ -5,7 +5,7 @@ import json
 import torch
 from PIL import Image
 
-from cli.command_line import assert_one_sentence, tiny, well
+from cli.command_line import assert_one_sentence, printed, tiny, well
 
 
 def test_predict_prints_a_line_a_picture(run_folder, call, picture):
@@ -21,9 +21,7 @@ def test_predict_prints_a_line_a_picture(run_folder, call, picture):
 
 def test_predict_speaks_json_and_draws(run_folder, call, picture, tmp_path):
     drawn = tmp_path / "drawn.svg"
-    done = call("predict", run_folder, picture, "--json", "--picture", drawn)
-    assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
+    found = json.loads(printed(call("predict", run_folder, picture, "--json", "--picture", drawn)))
     assert found["path"] == str(picture)
     assert found["class"] in tiny("train", None).class_names
     assert found["class"] == found["classes"][int(torch.tensor(found["scores"]).argmax())]

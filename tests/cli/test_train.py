@@ -140,12 +140,6 @@ def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> Non
     assert "--together trains several runs at once; give it --seeds 0-4." in done.err
 
 
-def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, call: Call) -> None:
-    done = call("train", *TRAIN, "--learner", 1, "--out", tmp_path / "run")
-    assert done.code == 2
-    assert "No such option: --learner" in done.err
-
-
 def test_fine_tuning_repeats_neither_network_nor_the_numbers_that_standardise(
     tmp_path: Path, call: Call
 ) -> None:
