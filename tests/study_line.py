@@ -85,6 +85,15 @@ class Lines:
         )
 
 
+def what_it_says(folder):
+    """The bits of every network of a study, and its record but for times."""
+    (record,) = read_records(folder / "evidence", drafts=True).values()
+    networks = folder.glob("runs/*/model.safetensors")
+    bits = {path.parent.name: path.read_bytes() for path in networks}
+    rows = [[{**row, "seconds": 0} for row in seed.per_epoch] for seed in record.seeds]
+    return bits, rows, [seed.values for seed in record.seeds], record.commit
+
+
 def kill_all(process):
     """A line with all processes that it started."""
     with contextlib.suppress(ProcessLookupError):

@@ -5,14 +5,14 @@ import json
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from laid_runs import rows
 from nursery import Nursery
-from torchcaps.study.record import read_records
+from study_line import what_it_says
 from torchcaps.tasks.check_run import check_run
 from torchcaps.train import Run
 
@@ -55,11 +55,37 @@ STUDY_RUN = ["study", "run", "my.toml", "--out", "OUT/runs", "--evidence", "OUT/
 
 
 @pytest.fixture
-def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]:
+def nursery(request, tmp_path):
     (tmp_path / "my.toml").write_text(STUDY)
     nursery = Nursery(tmp_path, START, *request.param)
     with nursery.process:
         yield nursery
+
+
+def killed(nursery, folder, count, capsys, look):
+    """Give each folder in which a line came to its end that was killed at random places until then;
+    all in all it is killed so often, and a look is taken at the folder whenever it was."""
+    seed = random.SystemRandom().randrange(2**32)
+    # For whoever sees a test fail.
+    print("seed", seed)
+    draw, started = random.Random(seed), time.monotonic()
+    assert nursery.run(f"{folder}/whole") == 0
+    seconds, found = time.monotonic() - started, Counter(seed=seed)
+    while found["kills"] < count:
+        place = folder / f"run{found['runs']}"
+        # Waits of all lengths, from the parsing of words to the last file.
+        while (ended := nursery.run(f"{place}", draw.uniform(0, 0.7 * seconds))) != 0:
+            assert ended == -signal.SIGKILL
+            found.update(kills=1, **look(place))
+        found["runs"] += 1
+        yield place
+    with capsys.disabled():
+        print(json.dumps({**found, "seconds": round(time.monotonic() - started)}))
+
+
+def assert_undamaged(run):
+    states = {each.name: each.state for each in check_run(run).files}
+    assert "damaged" not in states.values(), states
 
 
 @pytest.mark.slow
@@ -70,62 +96,29 @@ def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]
     indirect=["nursery"],
 )
 def test_kills_of_the_command_line_change_no_bit(nursery, kills, tmp_path, capsys):
-    seed = random.SystemRandom().randrange(2**32)
-    draw = random.Random(seed)
+    def look(folder):
+        run = Run(folder)
+        if run.recipe_file.exists():
+            assert_undamaged(folder)
+        files = {"recipe": run.recipe_file, "state": run.state_file}
+        return {f"without_{name}": not file.exists() for name, file in files.items()}
+
     whole = Run(tmp_path / "whole")
-    started = time.monotonic()
-    assert nursery.run(f"{whole.folder}") == 0
-    seconds = time.monotonic() - started
-    found = {"seed": seed, "kills": 0, "runs": 0, "without_recipe": 0, "without_state": 0}
-    while found["kills"] < kills:
-        run = Run(tmp_path / f"run{found['runs']}")
-        # Waits of all lengths, from the parsing of words to the last file.
-        while (ended := nursery.run(f"{run.folder}", draw.uniform(0, 0.7 * seconds))) != 0:
-            assert ended == -signal.SIGKILL
-            found["kills"] += 1
-            found["without_recipe"] += not run.recipe_file.exists()
-            found["without_state"] += not run.state_file.exists()
-            if run.recipe_file.exists():
-                states = {each.name: each.state for each in check_run(run.folder).files}
-                assert "damaged" not in states.values(), (seed, states)
-        assert run.model_file.read_bytes() == whole.model_file.read_bytes(), seed
-        assert rows(run) == rows(whole), seed
-        assert run.result()["test_accuracy"] == whole.result()["test_accuracy"], seed
-        found["runs"] += 1
-    with capsys.disabled():
-        print(json.dumps({**found, "seconds": round(time.monotonic() - started)}))
-
-
-def what_it_says(folder: Path) -> tuple:
-    """The bits of every network of a study, and its record but for times."""
-    (record,) = read_records(folder / "evidence", drafts=True).values()
-    networks = {path.parent.name: path for path in folder.glob("runs/*/model.safetensors")}
-    told = [[{**row, "seconds": 0} for row in seed.per_epoch] for seed in record.seeds]
-    values = [seed.values for seed in record.seeds]
-    return {name: path.read_bytes() for name, path in networks.items()}, told, values
+    for run in map(Run, killed(nursery, tmp_path, kills, capsys, look)):
+        assert run.model_file.read_bytes() == whole.model_file.read_bytes()
+        assert rows(run) == rows(whole)
+        assert run.result()["test_accuracy"] == whole.result()["test_accuracy"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nursery", [STUDY_RUN] * 5, ids="abcde", indirect=True)
 def test_a_hundred_kills_of_a_study_change_no_number(nursery, tmp_path, capsys):
-    seed = random.SystemRandom().randrange(2**32)
-    draw = random.Random(seed)
-    started = time.monotonic()
-    assert nursery.run(f"{tmp_path}/whole") == 0
-    seconds = time.monotonic() - started
-    whole = what_it_says(tmp_path / "whole")
-    found = {"seed": seed, "kills": 0, "studies": 0, "without_run": 0, "with_network": 0}
-    while found["kills"] < 100:
-        folder = tmp_path / f"study{found['studies']}"
-        while (ended := nursery.run(f"{folder}", draw.uniform(0, 0.7 * seconds))) != 0:
-            assert ended == -signal.SIGKILL, seed
-            found["kills"] += 1
-            begun = [path.parent for path in folder.glob("runs/*/recipe.json")]
-            found["without_run"] += not begun
-            found["with_network"] += any((each / "model.safetensors").exists() for each in begun)
-            states = [file.state for each in begun for file in check_run(each).files]
-            assert "damaged" not in states, seed
-        assert what_it_says(folder) == whole, seed
-        found["studies"] += 1
-    with capsys.disabled():
-        print(json.dumps({**found, "seconds": round(time.monotonic() - started)}))
+    def look(folder):
+        begun = [path.parent for path in folder.glob("runs/*/recipe.json")]
+        for each in begun:
+            assert_undamaged(each)
+        is_trained = any((each / "model.safetensors").exists() for each in begun)
+        return {"without_run": not begun, "with_network": is_trained}
+
+    for folder in killed(nursery, tmp_path, 100, capsys, look):
+        assert what_it_says(folder) == what_it_says(tmp_path / "whole")

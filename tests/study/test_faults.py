@@ -8,10 +8,11 @@ import pytest
 
 from conftest import FUZZ_SEED
 from faulty_disk import FaultyDisk, after_a_power_cut, drawn, faults_of, lay, mounted, sentence_of
+from study_line import what_it_says
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.evidence import write_records
 from torchcaps.study.ledger import Ledger
-from torchcaps.study.record import read_record, read_records
+from torchcaps.study.record import read_record
 from torchcaps.study.work import work
 from torchcaps.train.folder import environment
 
@@ -36,16 +37,8 @@ def command(study):
             if why := ledger.failure(cell):
                 # As a pool explains it.
                 raise TorchcapsError(f"{cell.name} was stopped: {why}")
-        return ledger, cells
 
     return run
-
-
-def what_it_says(folder, ledger, cells):
-    (record,) = read_records(folder / "evidence", drafts=True).values()
-    rows = [[{**row, "seconds": 0} for row in seed.per_epoch] for seed in record.seeds]
-    bits = [ledger.run(cell).model_file.read_bytes() for cell in cells]
-    return bits, rows, [seed.values for seed in record.seeds], record.commit
 
 
 @pytest.fixture
@@ -53,8 +46,8 @@ def whole(command, tmp_path):
     """What a study says that nothing disturbed, and its calls."""
     folder = tmp_path / "whole"
     with mounted(FaultyDisk(folder)) as disk:
-        ended = command(folder)
-    return what_it_says(folder, *ended), disk
+        command(folder)
+    return what_it_says(folder), disk
 
 
 def all_survive(faults, whole, command, tmp_path):
@@ -68,8 +61,8 @@ def all_survive(faults, whole, command, tmp_path):
             told += sentence is not None
             assert sentence is None or str(folder) in sentence, f"no file is named: {sentence}"
             with mounted(FaultyDisk(folder)):
-                ended = command(folder)
-            assert what_it_says(folder, *ended) == whole[0]
+                command(folder)
+            assert what_it_says(folder) == whole[0]
         except Exception as error:
             # All that are wrong are told, not the first alone.
             wrong.append((fault, whole[1].calls[fault.at][1], repr(error)[:300]))
