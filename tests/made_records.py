@@ -88,6 +88,11 @@ def record(model, data, *, reduced=None, fields=(), claim="peer2022-q-sign-not-l
     return made(recipe, by_seed, claim=claim, reduced=reduced, curves=rows)
 
 
+def by_layer(*names):
+    """These numbers, of every layer."""
+    return [f"{name}.{k}" for name in names for k in LAYERS]
+
+
 def of_job(job, *, reduced=None):
     """A record of a planned job with everything that its looks would give, near 99.2, so that
     networks that stop there count."""
@@ -106,21 +111,13 @@ def of_job(job, *, reduced=None):
             "compactness": ["compactness", *(f"compactness.{factor}" for factor in FACTORS)],
             "invariance": [
                 *(f"corr.{each.name}.1" for each in STRENGTHS),
-                *(f"pearson.{each.name}.{k}" for each in STRENGTHS for k in LAYERS),
-                *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
+                *by_layer(*(f"pearson.{each.name}" for each in STRENGTHS)),
+                *by_layer(*(f"spearman.{each.kind}" for each in STRENGTHS)),
             ],
             "tree-size": ["tree_size"],
             "trees": ["distance.different", "share_as_far"],
-            "antipodal": [
-                f"{name}.{k}"
-                for name in ("antipodal_share", "lowest_cosine", "negative_share")
-                for k in LAYERS
-            ],
-            "antipodal-at-start": [
-                f"{name}_at_start.{k}"
-                for name in ("antipodal_share", "lowest_cosine")
-                for k in LAYERS
-            ],
+            "antipodal": by_layer("antipodal_share", "lowest_cosine", "negative_share"),
+            "antipodal-at-start": by_layer("antipodal_share_at_start", "lowest_cosine_at_start"),
             "cancellation": ["cancellation_cosine"],
             "cancellation-at-start": ["cancellation_cosine_at_start", "cancellation_chi_at_start"],
             "fixed-point": [f"fixed_point_distance.{t}" for t in STEPS],
@@ -130,13 +127,11 @@ def of_job(job, *, reduced=None):
             "saliency": ["saliency", "saliency_known"],
             "redrawn": ["drawn_components", "drawn_change", "drawn_known"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
-            "selectivity": [
-                f"{name}.{k}" for name in ("one_part", "one_part_at_most") for k in LAYERS
-            ],
+            "selectivity": by_layer("one_part", "one_part_at_most"),
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],
-            "layers": [f"{name}.{k}" for name in OF_LAYERS for k in LAYERS],
+            "layers": by_layer(*OF_LAYERS),
         }[look.kind]
         tested_on = recipe.test_data or recipe.data
         names += [look.key(number, tested_on=tested_on) for number in numbers]
