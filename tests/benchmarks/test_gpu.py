@@ -36,7 +36,7 @@ def records(tmp_path):
     return gpu.Records(tmp_path / "out" / "gpu.jsonl", lambda: {"commit": "abc"})
 
 
-def part(clock, records, name, most, *, takes=0.0, least=1.0, steps=("a", "b"), error=None):
+def part(clock, records, name, most, *, takes=0.0, least=1.0, steps=("a", "b")):
     """Its steps share what it takes; `shares` collects what it is given."""
 
     def run(left, seconds):
@@ -44,14 +44,12 @@ def part(clock, records, name, most, *, takes=0.0, least=1.0, steps=("a", "b"), 
         for step in left:
             clock.now += takes / len(left)
             records.add(step, number=1)
-        if error:
-            raise error
 
     shares = []
     return gpu.Part(name, tuple(f"{name}/{x}" for x in steps), most, least, run), shares
 
 
-def test_parts_run_in_turn_within_their_shares_and_end_before_the_budget(records) -> None:
+def test_parts_run_in_turn_within_their_shares_and_end_before_the_budget(records):
     clock = Clock()
     first, of_first = part(clock, records, "first", 100, takes=90)
     second, of_second = part(clock, records, "second", 1000, takes=410)
@@ -64,14 +62,14 @@ def test_parts_run_in_turn_within_their_shares_and_end_before_the_budget(records
     assert left == ["third/a", "third/b"]
 
 
-def test_shares_of_a_small_budget_are_in_proportion(records) -> None:
+def test_shares_of_a_small_budget_are_in_proportion(records):
     clock = Clock()
     half, shares = part(clock, records, "half", 100)
     gpu.go([half], records, 255 + 30, clock)
     assert shares[0][2] == 50
 
 
-def test_what_had_too_little_time_gets_what_the_others_left(records) -> None:
+def test_what_had_too_little_time_gets_what_the_others_left(records):
     clock = Clock()
     slow, shares = part(clock, records, "slow", 10, takes=0)
     short = slow._replace(run=lambda left, seconds: seconds > 100 and slow.run(left, seconds))
@@ -80,7 +78,7 @@ def test_what_had_too_little_time_gets_what_the_others_left(records) -> None:
     assert shares == [("slow", ["slow/a", "slow/b"], 450)]
 
 
-def test_what_has_a_number_is_not_run_again_and_errors_come_last(records) -> None:
+def test_what_has_a_number_is_not_run_again_and_errors_come_last(records):
     clock = Clock()
     records.add("some/a", number=1)
     records.add("some/b", error="broke")
@@ -91,10 +89,10 @@ def test_what_has_a_number_is_not_run_again_and_errors_come_last(records) -> Non
     assert len(shares) == 1
 
 
-def test_an_error_of_a_part_is_written_down_and_the_rest_goes_on(records) -> None:
+def test_an_error_of_a_part_is_written_down_and_the_rest_goes_on(records):
     clock = Clock()
-    bad, _ = part(clock, records, "bad", 100, steps=(), error=None)
-    bad = bad._replace(steps=("bad/a",), run=lambda left, seconds: 1 / 0)
+    bad, _ = part(clock, records, "bad", 100, steps=("a",))
+    bad = bad._replace(run=lambda left, seconds: 1 / 0)
     good, shares = part(clock, records, "good", 100)
     assert gpu.go([bad, good], records, 540, clock) == ["bad/a"]
     assert len(shares) == 1
@@ -104,7 +102,7 @@ def test_an_error_of_a_part_is_written_down_and_the_rest_goes_on(records) -> Non
     assert rows[0]["environment"] == {"commit": "abc"}
 
 
-def test_a_line_that_was_torn_costs_itself_alone(records) -> None:
+def test_a_line_that_was_torn_costs_itself_alone(records):
     records.add("a", number=1)
     with records.path.open("a") as file:
         file.write('{"step": "b", "num')
@@ -113,13 +111,13 @@ def test_a_line_that_was_torn_costs_itself_alone(records) -> None:
 
 
 @pytest.fixture
-def work(records, tmp_path, monkeypatch):
+def work(records, tmp_path):
     given = argparse.Namespace(device="cpu", tiny=True, scratch=tmp_path, out=records.path.parent)
     given.out.mkdir()
     return gpu.Work(given, records, tmp_path)
 
 
-def test_another_process_takes_the_steps_behind_one_that_died(work, tmp_path, monkeypatch) -> None:
+def test_another_process_takes_the_steps_behind_one_that_died(work, tmp_path, monkeypatch):
     script = tmp_path / "steps.py"
     script.write_text(
         "import json, os, sys\n"
@@ -141,7 +139,7 @@ def test_another_process_takes_the_steps_behind_one_that_died(work, tmp_path, mo
     assert (rows["good"], rows["fails"], rows["last"]) == ("", "no", "")
 
 
-def test_a_step_that_does_not_end_is_stopped_with_its_children(work, tmp_path) -> None:
+def test_a_step_that_does_not_end_is_stopped_with_its_children(work, tmp_path):
     child = "import time; open('{}', 'w').write('x'); time.sleep(60); open('{}', 'w')"
     begun, late = tmp_path / "begun", tmp_path / "late"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
@@ -152,7 +150,7 @@ def test_a_step_that_does_not_end_is_stopped_with_its_children(work, tmp_path) -
     assert not late.exists()
 
 
-def test_tests_are_counted_by_what_pytest_told_even_if_it_was_stopped() -> None:
+def test_tests_are_counted_by_what_pytest_told_even_if_it_was_stopped():
     text = (
         "[gw0] [  1%] PASSED tests/gpu/test_a.py::test_one[a b-3] \n"
         "[gw1] [  2%] FAILED tests/gpu/test_a.py::test_two \n"
@@ -165,7 +163,7 @@ def test_tests_are_counted_by_what_pytest_told_even_if_it_was_stopped() -> None:
     assert gpu.counted(text) == {"executed": 3, "passed": 2, "failed": failed}
 
 
-def test_too_few_tests_and_failed_ones_are_told() -> None:
+def test_too_few_tests_and_failed_ones_are_told():
     rows = [{"step": "tests/gpu", "executed": 100, "failed": []}]
     assert gpu.verdict(rows) == "100 tests ran on the device, where at least 150 should."
     rows += [{"step": "tests/parity", "executed": 50, "failed": []}]
@@ -184,7 +182,7 @@ def test_too_few_tests_and_failed_ones_are_told() -> None:
         ("cpu", {"passed": 300, "failed": []}, False),
     ],
 )
-def test_studies_train_by_graphs_once_all_tests_have_passed(work, device, found, expected) -> None:
+def test_studies_train_by_graphs_once_all_tests_have_passed(work, device, found, expected):
     work.device = device
     assert not work.captures()
     work.records.add("tests/gpu", passed=1, failed=["one of an earlier call"])
@@ -193,7 +191,7 @@ def test_studies_train_by_graphs_once_all_tests_have_passed(work, device, found,
     assert work.captures() == expected
 
 
-def test_a_tree_without_its_repository_still_knows_its_commit_and_its_changes(tmp_path) -> None:
+def test_a_tree_without_its_repository_still_knows_its_commit_and_its_changes(tmp_path):
     tree, there = tmp_path / "tree", tmp_path / "there"
     (tree / "src").mkdir(parents=True)
     (tree / "src" / "a.py").write_text("1\n")
@@ -216,9 +214,7 @@ def test_a_tree_without_its_repository_still_knows_its_commit_and_its_changes(tm
     assert git("status", "--porcelain", "--", ".", **only) == " M src/a.py\n"
 
 
-def test_projects_that_are_not_installed_are_known_by_version_and_commands(
-    tmp_path, monkeypatch
-) -> None:
+def test_projects_that_are_not_installed_are_known_by_version_and_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distributions", lambda name: [])
     for folder in (gpu.ROOT, gpu.ROOT / "claims"):
         gpu_pack.as_if_installed(folder, tmp_path)
@@ -235,7 +231,7 @@ def study(what: str, table: int | None, reduced: bool, seeds: int | None) -> Stu
 
 
 @pytest.mark.parametrize("name", gpu.QUEUE)
-def test_a_study_of_the_queue_trains_something_that_its_claims_speak_of(name) -> None:
+def test_a_study_of_the_queue_trains_something_that_its_claims_speak_of(name):
     words = iter(shlex.split(gpu.QUEUE[name]["run"]))
     what, table, reduced, seeds, only = next(words), None, False, None, []
     for word in words:
@@ -254,7 +250,7 @@ def test_a_study_of_the_queue_trains_something_that_its_claims_speak_of(name) ->
     assert {system.recipe.data for system in systems} <= sets
 
 
-def test_the_plan_has_every_network_and_leaves_time_for_the_queue(work) -> None:
+def test_the_plan_has_every_network_and_leaves_time_for_the_queue(work):
     work.tiny = False
     assert tuple(part.name for part in work.plan()) == gpu.PARTS
     assert {*gpu.NETWORKS} == {name for name, _, _ in throughput.NETWORKS}
@@ -262,7 +258,7 @@ def test_the_plan_has_every_network_and_leaves_time_for_the_queue(work) -> None:
     assert sum(part.most for part in work.plan()[:-1]) <= 0.8 * gpu.USUAL
 
 
-def test_every_aim_is_measured_by_a_step_of_the_plan_and_named_in_the_docs(work) -> None:
+def test_every_aim_is_measured_by_a_step_of_the_plan_and_named_in_the_docs(work):
     work.tiny = False
     steps = {step for part in work.plan() for step in part.steps}
     assert {*gpu.AIMS} <= steps
@@ -280,7 +276,7 @@ def test_every_aim_is_measured_by_a_step_of_the_plan_and_named_in_the_docs(work)
 @pytest.mark.parametrize(
     "preset", [pytest.param("mitterreiter_5x16", marks=pytest.mark.slow), "efficient_capsnet"]
 )
-def test_stacked_networks_have_the_gradients_of_each_alone(preset) -> None:
+def test_stacked_networks_have_the_gradients_of_each_alone(preset):
     step = gpu_steps.Stacked(preset, torch.device("cpu"), 2, 3)
     for model in step.models:
         model.double()
