@@ -101,7 +101,7 @@ def images_found(pixels=None, labels=None, test=None):
     return {each.check: each for each in found}
 
 
-def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
+def test_nothing_is_wrong_with_the_healthy(network):
     before = copy.deepcopy(network.state_dict())
     longer = recipe(epochs=30)
     found = doctor(longer, seconds=500)

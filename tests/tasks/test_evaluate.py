@@ -215,7 +215,7 @@ def test_validation_images_are_those_that_the_run_held_out(run):
     assert len(evaluate_file(run.model_file, data="tiny", split="train").right) == 40
 
 
-def test_images_that_changed_since_training_are_told(run, network):
+def test_images_that_changed_since_training_are_told(run):
     def digests(**other):
         known = {split: tiny(split, None).digest() for split in ("train", "test")} | other
         write_whole(run.result_file, json.dumps({"training_images": 36, "digests": known}))
