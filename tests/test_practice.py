@@ -13,7 +13,7 @@ GROUPS = ["--groups", "(p[0-9]+)_"]
 
 
 @pytest.fixture(scope="module")
-def crops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def crops(tmp_path_factory):
     """The page's pictures, 72, 12 and 9 of 16 by 16, three of each patient."""
     (script,) = blocks_of(DOCS / "practice.md")
     for old, new in (("900,", "72,"), ("120,", "12,"), ("40,", "9,"), ("20", "16")):
@@ -33,7 +33,7 @@ def train(crops: Path, call: Call, out: Path, *more: object) -> str:
     return done.out
 
 
-def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call) -> None:
+def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call):
     out = tmp_path / "folds"
     text = train(crops, call, out, "--class-weights", "balanced")
     assert "crops: 93 images, 31 groups, 3 folds; no fold parts a group" in text
@@ -76,14 +76,14 @@ def test_from_the_folder_to_the_methods_paragraph(crops, tmp_path, call) -> None
     assert "fold=" not in table
 
 
-def test_names_tell_the_doctor_of_groups(crops, call) -> None:
+def test_names_tell_the_doctor_of_groups(crops, call):
     line = ["doctor", "--model", "efficient_capsnet", "--data", "folder", "--root", crops]
     said = " ".join(call(*line, "--seconds", 1).out.split())
     assert re.search(r"look groups \d+ of \d+ groups of the test are in training too", said)
     assert "always saying 'benign' is right for 7" in said
 
 
-def test_a_constant_network_is_called_constant(crops, tmp_path, call) -> None:
+def test_a_constant_network_is_called_constant(crops, tmp_path, call):
     """It learns nothing, so that it says one class of every picture."""
     text = train(crops, call, tmp_path / "folds", "--set", "learning_rate=1e-9")
     says = r"efficient_convnet says '\w+' of every image of these folds: 1, 2, 3\."
@@ -92,7 +92,7 @@ def test_a_constant_network_is_called_constant(crops, tmp_path, call) -> None:
 
 
 @pytest.mark.slow
-def test_one_command_gives_parts_on_the_image_and_the_paper(crops, tmp_path, call, caplog) -> None:
+def test_one_command_gives_parts_on_the_image_and_the_paper(crops, tmp_path, call, caplog):
     paper = tmp_path / "paper"
     train(crops, call, tmp_path / "folds", "--against", "none", "--paper", paper)
     assert "no picture of" not in caplog.text

@@ -1,8 +1,6 @@
 """The command line in this process, and runs for it to look at."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from torchcaps.data import SOURCES
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
+def _tiny():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SOURCES, "tiny", tiny)
         patch.setitem(SOURCES, "sign", few_numbers)
@@ -23,7 +21,7 @@ def _tiny() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """A finished run, made by the command line."""
     out = tmp_path_factory.mktemp("cli") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory):
     """The files of a finished run, laid down without training."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     return lay_run(folder, {"class_names": tiny("train", None).class_names}, seed=3).folder

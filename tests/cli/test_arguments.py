@@ -2,8 +2,6 @@
 
 import pytest
 
-from cli.command_line import Call
-
 DIGITS, BRACKETS = "9" * 5000, "[" * 3000
 TRAIN = ["train", "--model", "capsnet", "--data", "part-whole"]
 
@@ -26,7 +24,7 @@ TRAIN = ["train", "--model", "capsnet", "--data", "part-whole"]
     ],
     ids=lambda words: f"{words[0]} {words[-2]} {words[-1][:14]}",
 )
-def test_a_number_of_thousands_of_digits_is_told(call: Call, tmp_path, words: list[str]) -> None:
+def test_a_number_of_thousands_of_digits_is_told(call, tmp_path, words):
     out = ["--out", tmp_path / "run"] if words[0] == "train" else []
     done = call(*words, *out)
     assert done.code == 2

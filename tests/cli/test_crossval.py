@@ -1,20 +1,19 @@
 """`torchcaps crossval`, as somebody types it."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.main import get_command
 
-from cli.command_line import Call, assert_one_sentence
+from cli.command_line import assert_one_sentence
 from torchcaps.cli.application import app
 from torchcaps.cli.arguments import OF_RECIPE
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
+def root(tmp_path_factory):
     """Two pictures of each patient, three in four of one class."""
     root, rng = tmp_path_factory.mktemp("data") / "skin", np.random.default_rng(0)
     for patient in range(16):
@@ -29,13 +28,13 @@ def root(tmp_path_factory) -> Path:
 LINE = ["crossval", "--groups", "(p[0-9]+)_", "--folds", 2, "--epochs", 1, "--batch-size", 16]
 
 
-def test_who_takes_a_recipe_takes_all_of_it() -> None:
+def test_who_takes_a_recipe_takes_all_of_it():
     for name in ("train", "crossval", "doctor"):
         parameters = get_command(app).commands[name].params
         assert set(OF_RECIPE) < {each.name for each in parameters}, name
 
 
-def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:
+def test_a_dry_run_leaves_nothing(root, tmp_path, call):
     line = [*LINE, "--root", root, "--out", tmp_path / "cv", "--dry-run", "--against", "none"]
     done = call(*line)
     assert "the steps of 2 runs take about" in done.out
@@ -54,7 +53,7 @@ def test_a_dry_run_leaves_nothing(root, tmp_path, call: Call) -> None:
         (["--groups", "x"], "groups='x' finds no group in the path of 32 of 32 pictures"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(root, tmp_path, call: Call, more, said) -> None:
+def test_what_cannot_be_is_one_sentence(root, tmp_path, call, more, said):
     done = call(*LINE, "--root", root, "--out", tmp_path / "cv", *more)
     assert_one_sentence(done, said)
     assert not (tmp_path / "cv").exists()

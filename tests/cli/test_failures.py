@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.command_line import COMMAND, TRAIN, Call, Done, assert_one_sentence
+from cli.command_line import COMMAND, TRAIN, Done, assert_one_sentence
 from torchcaps.train.loop import Loop
 
 
@@ -25,7 +25,7 @@ def in_a_process(folder: Path, *words: str, seconds: int = 60, **more: str) -> D
     return Done(ended.returncode, ended.stdout, ended.stderr)
 
 
-def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path):
     # It is known without torch, whose import takes longer than all the rest.
     done = in_a_process(tmp_path, "models", "capsnt")
     assert_one_sentence(done, "model 'capsnt' is unknown; did you mean 'capsnet'?")
@@ -40,7 +40,7 @@ OUT_OF_MEMORY = {
 
 
 @pytest.fixture(params=OUT_OF_MEMORY)
-def without_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+def without_memory(request, monkeypatch):
     """Let memory run out in the first step."""
 
     def step(*_: object) -> None:
@@ -50,13 +50,13 @@ def without_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("without_memory")
-def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path) -> None:
+def test_running_out_of_memory_is_one_sentence(call, tmp_path):
     done = call("train", *TRAIN, "--out", tmp_path / "run")
     assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
 
 
 @pytest.mark.usefixtures("without_memory")
-def test_no_state_is_blamed_where_memory_runs_out(trained: Path, call: Call, tmp_path) -> None:
+def test_no_state_is_blamed_where_memory_runs_out(trained, call, tmp_path):
     """It was told as damaged, with the advice to remove it."""
     run = shutil.copytree(trained, tmp_path / "run")
     done = call("train", *TRAIN, "--epochs", "2", "--out", run)
@@ -77,7 +77,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("words", LONG)
-def test_a_word_of_thousands_of_letters_is_not_repeated(call: Call, words: list[str]) -> None:
+def test_a_word_of_thousands_of_letters_is_not_repeated(call, words):
     done = call(*words, "9" * 5000)
     assert_one_sentence(done, f"{'9' * 99}…")
     # Some list all names that there are.
@@ -94,7 +94,7 @@ def test_a_word_of_thousands_of_letters_is_not_repeated(call: Call, words: list[
         (["study", "claims", "{}"], "Got unexpected extra argument"),
     ],
 )
-def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) -> None:
+def test_typer_repeats_no_word_of_thousands_of_letters(call, words, said):
     done = call(*(word.format("\x1b[2J" + "9" * 5000) for word in words))
     last = done.err.splitlines()[-1]
     assert done.code == 2
@@ -106,7 +106,7 @@ def test_typer_repeats_no_word_of_thousands_of_letters(call: Call, words, said) 
 
 
 @pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
-def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
+def test_a_place_that_cannot_be_written_is_told_in_one_line(call, out):
     done = call("train", *TRAIN, "--out", out)
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1].startswith("torchcaps: ")

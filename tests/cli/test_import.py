@@ -3,13 +3,11 @@
 import json
 import runpy
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import torchcaps as tc
-from cli.command_line import TRAIN, Call, assert_one_sentence, well
+from cli.command_line import TRAIN, assert_one_sentence, well
 from registries import as_before, forget_imported
 from torchcaps.train import Run, own_code
 
@@ -38,12 +36,12 @@ def forget() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before():
     with as_before():
         yield
 
 
-def test_ones_own_routing_on_the_command_line(tmp_path: Path, call: Call) -> None:
+def test_ones_own_routing_on_the_command_line(tmp_path, call):
     file = tmp_path / "mine_half.py"
     file.write_text(MINE)
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
@@ -60,7 +58,7 @@ def test_ones_own_routing_on_the_command_line(tmp_path: Path, call: Call) -> Non
     well(call(*line, "--import", file))
 
 
-def test_a_fault_in_ones_own_file_is_told_by_its_line(tmp_path: Path, call: Call) -> None:
+def test_a_fault_in_ones_own_file_is_told_by_its_line(tmp_path, call):
     file = tmp_path / "mine_half.py"
     file.write_text(MINE.replace("votes.sum(-3) / 2", "vote.sum(-3) / 2"))
     line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
@@ -86,7 +84,7 @@ class Net(torch.nn.Module):
 """
 
 
-def test_a_registered_network_is_compared_by_its_file(tmp_path: Path, call: Call) -> None:
+def test_a_registered_network_is_compared_by_its_file(tmp_path, call):
     file, out = tmp_path / "mine_named.py", tmp_path / "runs"
     build = "lambda image, n_classes: Net(), image=(1, 24, 24), n_classes=10"
     file.write_text(f'{NET}\ntc.register_model("mine_named", {build})\n')
@@ -108,9 +106,7 @@ CONVOLUTION = NET.replace("Linear(576, 10)", "Conv2d(1, 10, 24)").replace(
 )
 
 
-def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(
-    tmp_path: Path, call: Call
-) -> None:
+def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(tmp_path, call):
     """It was told to give a module to fit, and that an OwnNetwork is no chain."""
     file = tmp_path / "mine_script.py"
     file.write_text(CONVOLUTION)
@@ -152,9 +148,7 @@ if __name__ == "__main__":
 """
 
 
-def test_the_network_of_a_script_is_opened_by_its_file(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_network_of_a_script_is_opened_by_its_file(tmp_path, call, monkeypatch):
     file, run = tmp_path / "mine_script.py", tmp_path / "run"
     file.write_text(SCRIPT)
     monkeypatch.setattr(sys, "argv", ["mine_script.py", str(run)])
@@ -177,8 +171,8 @@ def test_the_network_of_a_script_is_opened_by_its_file(
 
 
 def test_a_network_without_a_name_is_opened_by_its_file_and_a_renamed_one_by_its_content(
-    tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, call, caplog
+):
     file, run = tmp_path / "mine_script.py", tmp_path / "run"
     file.write_text(NET)
     own_code.import_file(file)

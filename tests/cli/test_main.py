@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from cli.command_line import TRAIN, Call, well
+from cli.command_line import TRAIN, well
 from torchcaps import __version__
 
 
@@ -23,7 +23,7 @@ def test_the_module_is_the_command(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"]])
-def test_help_is_data(call: Call, words: list[str]) -> None:
+def test_help_is_data(call, words):
     done = call(*words)
     assert "Usage: torchcaps" in done.out + done.err
     assert "Traceback" not in done.err
@@ -39,7 +39,7 @@ def test_help_is_data(call: Call, words: list[str]) -> None:
         (["eval"], "Missing argument"),
     ],
 )
-def test_what_typer_refuses_ends_with_2(run_folder, call: Call, monkeypatch, words, said) -> None:
+def test_what_typer_refuses_ends_with_2(run_folder, call, monkeypatch, words, said):
     monkeypatch.chdir(run_folder)
     done = call(*words)
     assert (done.code, done.out) == (2, "")

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import torchcaps as tc
-from cli.command_line import Call, printed
+from cli.command_line import printed
 from registries import as_before
 from torchcaps import list_models
 from torchcaps.models import MODELS
 
 
-def test_models_are_listed_with_their_sizes(call: Call) -> None:
+def test_models_are_listed_with_their_sizes(call):
     lines = printed(call("models")).splitlines()
     assert lines[0] == "capsnet  1×28×28, 10 classes, 8,215,568 parameters"
     assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, normalise=softmax")
@@ -26,7 +26,7 @@ def test_models_are_listed_with_their_sizes(call: Call) -> None:
     assert rows["capsnet"]["options"]["routing"] == "dynamic"
 
 
-def test_one_network_explains_its_options(call: Call) -> None:
+def test_one_network_explains_its_options(call):
     lines = printed(call("models", "gu_aff_capsnet")).splitlines()
     assert lines[0] == "gu_aff_capsnet  1×40×40, 10 classes, 7,578,688 parameters"
     at = lines.index("--option sharing=all")
@@ -41,7 +41,7 @@ def test_one_network_explains_its_options(call: Call) -> None:
     assert list(json.loads(call("models", "resnet18", "--json").out)) == ["resnet18"]
 
 
-def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
+def test_sizes_are_compared_with_those_that_papers_print(call):
     lines = printed(call("models", "--compare")).splitlines()
     at = lines.index("gu2021 Table 3  ConvNet-Avg, kernel 9, MNIST 40x40")
     assert lines[at + 1] == (
@@ -56,7 +56,7 @@ def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
     assert rows[0]["ours"] == 35_445_522
 
 
-def test_a_network_that_looks_at_numbers_while_it_is_made_is_listed(call: Call) -> None:
+def test_a_network_that_looks_at_numbers_while_it_is_made_is_listed(call):
     """On "meta", where there are none, it could not be made."""
 
     def build(image: tuple[int, int, int], n_classes: int) -> torch.nn.Module:
@@ -71,7 +71,7 @@ def test_a_network_that_looks_at_numbers_while_it_is_made_is_listed(call: Call) 
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> None:
+def test_a_network_of_ones_own_is_not_explained_by_our_options(call):
     def build(
         image: tuple[int, int, int] = (1, 8, 8), n_classes: int = 2, width: int = 4
     ) -> torch.nn.Module:
@@ -83,7 +83,7 @@ def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> No
     assert printed.splitlines()[2:] == ["--option width=4"]
 
 
-def test_trained_networks_show_their_cards(call: Call) -> None:
+def test_trained_networks_show_their_cards(call):
     cards = printed(call("models", "--pretrained"))
     names = [line.split()[0] for line in cards.splitlines() if not line.startswith(" ")]
     assert names == tc.list_models(pretrained=True)
@@ -105,13 +105,13 @@ def test_trained_networks_show_their_cards(call: Call) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_network_is_evaluated_to_the_digits_of_its_card(call: Call) -> None:
+def test_a_trained_network_is_evaluated_to_the_digits_of_its_card(call):
     done = call("eval", "zoo:mitterreiter_5x16.part-whole-uniform", "--json")
     card = call("models", "mitterreiter_5x16.part-whole-uniform", "--pretrained", "--json")
     assert json.loads(done.out)["right"] == next(iter(json.loads(card.out).values()))["right"]
 
 
-def test_one_may_begin_with_a_trained_network_whose_name_is_said(call: Call, tmp_path) -> None:
+def test_one_may_begin_with_a_trained_network_whose_name_is_said(call, tmp_path):
     words = ["--data", "part-whole", "--epochs", "1", "--out", tmp_path / "run"]
     done = call("train", "--init-from", "zoo:mitterreiter_5x16.part-whole", *words)
     assert done.code == 2

@@ -20,7 +20,7 @@ def large(split: str, root: object) -> ImageSet:
 
 
 @pytest.fixture(autouse=True)
-def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+def _large(monkeypatch):
     monkeypatch.setitem(SOURCES, "large", large)
 
 

@@ -3,19 +3,18 @@
 import json
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from cli.command_line import TRAIN, Call, assert_one_sentence, tiny, well
+from cli.command_line import TRAIN, assert_one_sentence, tiny, well
 from torchcaps import load
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
 
 
-def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
+def test_train_prints_its_result_as_json_and_talks_beside_it(trained, call):
     recipe = Run(trained).recipe
     assert (recipe.seed, recipe.epochs, recipe.batch_size, recipe.data) == (5, 1, 20, "tiny")
     done = well(call("train", *TRAIN, "--out", trained.parent / "again"))
@@ -35,7 +34,7 @@ def told_of(result: dict[str, Any]) -> list[str]:
     return [] if said is None else [f"constant: it says {said!r} of every image"]
 
 
-def test_the_same_line_again_prints_the_same_and_trains_nothing(trained: Path, call: Call) -> None:
+def test_the_same_line_again_prints_the_same_and_trains_nothing(trained, call):
     done = call("train", *TRAIN, "--out", trained)
     result = Run(trained).result()
     assert (done.code, done.err.splitlines()) == (0, told_of(result))
@@ -45,8 +44,8 @@ def test_the_same_line_again_prints_the_same_and_trains_nothing(trained: Path, c
 
 
 def test_the_end_tells_of_which_epoch_the_weights_are_and_that_a_network_is_constant(
-    tmp_path: Path, call: Call
-) -> None:
+    tmp_path, call
+):
     line = [*TRAIN, "--epochs", 3, "--set", "keep=best", "--out", tmp_path / "run"]
     done = call("train", *line)
     run = Run(tmp_path / "run")
@@ -59,14 +58,14 @@ def test_the_end_tells_of_which_epoch_the_weights_are_and_that_a_network_is_cons
     assert done.err.splitlines() == [words, "constant: it says 'benign' of every image"]
 
 
-def test_help_names_every_protocol(call: Call) -> None:
+def test_help_names_every_protocol(call):
     text = " ".join(call("train", "--help").out.split())
     assert all(re.search(rf"\b{name}\b", text) for name in PROTOCOLS)
 
 
 def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, trained: Path
-) -> None:
+    tmp_path, call, monkeypatch, trained
+):
     given = []
     words = ["train", *TRAIN, "--out", tmp_path / "run", "--time-budget", "1h2m3s"]
 
@@ -87,9 +86,7 @@ def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_writing_for_tensorboard_needs_its_package(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_for_tensorboard_needs_its_package(tmp_path, call, monkeypatch):
     monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
     monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
     done = call("train", *TRAIN, "--tensorboard", "--out", tmp_path / "run")
@@ -98,7 +95,7 @@ def test_writing_for_tensorboard_needs_its_package(
 
 
 @pytest.mark.slow
-def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> None:
+def test_tensorboard_reads_what_the_run_wrote(tmp_path, call):
     # Here, because the default tier has not the extra that brings it.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -118,14 +115,12 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
         ("0", "--seeds 0 is one seed, 0; 10 seeds are --seeds 0-9\n"),
     ],
 )
-def test_one_number_is_one_seed_and_said_to_be(
-    seeds: str, note: str, tmp_path: Path, call: Call
-) -> None:
+def test_one_number_is_one_seed_and_said_to_be(seeds, note, tmp_path, call):
     done = well(call("train", *TRAIN[:-2], "--seeds", seeds, "--out", tmp_path / "runs"))
     assert done.err.startswith(note)
 
 
-def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> None:
+def test_seeds_at_once_are_what_each_is_alone(tmp_path, call):
     line = ["train", *TRAIN[:-2], "--seeds", "0,3"]
     for out, more in (("alone", ()), ("once", ["--together"])):
         well(call(*line, *more, "--out", tmp_path / out))
@@ -140,9 +135,7 @@ def test_seeds_at_once_are_what_each_is_alone(tmp_path: Path, call: Call) -> Non
     assert "--together trains several runs at once; give it --seeds 0-4." in done.err
 
 
-def test_fine_tuning_repeats_neither_network_nor_the_numbers_that_standardise(
-    tmp_path: Path, call: Call
-) -> None:
+def test_fine_tuning_repeats_neither_network_nor_the_numbers_that_standardise(tmp_path, call):
     line = ["--data", "tiny", "--epochs", 1, "--batch-size", 20, "--out"]
     words = ["--model", "rem_dr", "--set", "standardise=set"]
     for option in ("kernel=7", "width=8", "types=2"):

@@ -60,7 +60,7 @@ def recipe(**changed):
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
+def root(tmp_path_factory):
     return histology(tmp_path_factory.mktemp("data") / "histology")
 
 
@@ -70,7 +70,7 @@ def done(root, tmp_path_factory):
     return crossval(recipe(), out, root=root, folds=3), out
 
 
-def test_every_fold_of_every_network_is_a_run(done) -> None:
+def test_every_fold_of_every_network_is_a_run(done):
     found, out = done
     runs = [Run(each) for each in sorted(out.iterdir()) if each.is_dir()]
     assert [(run.recipe.model, run.recipe.fold) for run in runs] == [
@@ -89,7 +89,7 @@ def test_every_fold_of_every_network_is_a_run(done) -> None:
     torch.testing.assert_close(found.judged[0].scores[index], alone.scores)
 
 
-def test_no_group_is_in_two_folds_and_every_picture_is_judged_once(done, root) -> None:
+def test_no_group_is_in_two_folds_and_every_picture_is_judged_once(done, root):
     found, _ = done
     assert sorted(np.concatenate(found.plan.tests)) == list(range(99))
     groups = np.array(found.plan.images.groups)
@@ -102,7 +102,7 @@ def test_no_group_is_in_two_folds_and_every_picture_is_judged_once(done, root) -
         ]
 
 
-def test_pooled_numbers_are_those_of_scikit_learn(done) -> None:
+def test_pooled_numbers_are_those_of_scikit_learn(done):
     found, out = done
     numbers = json.loads((out / "crossval.json").read_text())
     for judged, written in zip(found.judged, numbers["networks"], strict=True):
@@ -131,7 +131,7 @@ def test_pooled_numbers_are_those_of_scikit_learn(done) -> None:
         assert pair[test]["p_corrected"] == pair[test]["p"]
 
 
-def test_nothing_can_be_read_as_good(done) -> None:
+def test_nothing_can_be_read_as_good(done):
     """No accuracy stands without the line that it has to beat."""
     found, _ = done
     text = found.text()
@@ -148,7 +148,7 @@ def test_nothing_can_be_read_as_good(done) -> None:
     assert any(line.startswith("By balanced accuracy over the folds ") for line in words)
 
 
-def test_the_table_of_predictions_holds_no_formula(done) -> None:
+def test_the_table_of_predictions_holds_no_formula(done):
     found, out = done
     with (out / "predictions.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -163,14 +163,14 @@ def test_the_table_of_predictions_holds_no_formula(done) -> None:
     assert not any(cell.startswith("=") for row in rows for cell in row.values())
 
 
-def test_the_same_call_trains_nothing_twice(done, root, monkeypatch) -> None:
+def test_the_same_call_trains_nothing_twice(done, root, monkeypatch):
     found, out = done
     monkeypatch.setattr(importlib.import_module("torchcaps.train.fit"), "prepare", None)
     again = crossval(recipe(), out, root=root, folds=3)
     assert again.numbers() == found.numbers()
 
 
-def test_what_was_stopped_goes_on(done, root, tmp_path, monkeypatch) -> None:
+def test_what_was_stopped_goes_on(done, root, tmp_path, monkeypatch):
     """Stopped before the second fold is judged, it comes to the same numbers."""
     with monkeypatch.context() as patch:
         patch.setattr("torchcaps.study.cross_validation.evaluate", stop_at(2))
@@ -193,7 +193,7 @@ def stop_at(count: int):
 
 
 @pytest.mark.slow
-def test_what_was_killed_goes_on(done, root, tmp_path) -> None:
+def test_what_was_killed_goes_on(done, root, tmp_path):
     """SIGKILL in the midst of the third run: the same call comes to the same numbers."""
     line = [sys.executable, "-m", "torchcaps", "crossval", "--root", root, "--groups", GROUPS]
     line += ["--folds", "3", "--epochs", "1", "--set", "batch_size=33", "--option", "decoder=false"]
@@ -207,7 +207,7 @@ def test_what_was_killed_goes_on(done, root, tmp_path) -> None:
     assert crossval(recipe(), tmp_path / "cv", root=root, folds=3).numbers() == done[0].numbers()
 
 
-def test_pictures_that_changed_since_are_refused(done, root, tmp_path) -> None:
+def test_pictures_that_changed_since_are_refused(done, root, tmp_path):
     shutil.copytree(root, tmp_path / "histology")
     Image.new("RGB", (16, 16)).save(tmp_path / "histology" / "benign" / "p001_0.png")
     shutil.copytree(done[1], tmp_path / "cv")
@@ -220,7 +220,7 @@ def plan(root, folds=3, against=(), own=None, **changed):
     return plan_of(recipe(**changed), root, own, folds, against)
 
 
-def test_what_it_takes_is_said_before(root) -> None:
+def test_what_it_takes_is_said_before(root):
     text = plan(root, against=("matched",), epochs=200).text()
     counted = [line.split() for line in text.splitlines()[2:6]]
     assert " ".join(counted[0]) == "fold images groups of =malignant of benign of in situ"
@@ -262,11 +262,11 @@ NO_PLACE = (
         ),
     ],
 )
-def test_what_cannot_be_cross_validated_is_told(root, changed, said) -> None:
+def test_what_cannot_be_cross_validated_is_told(root, changed, said):
     assert text_of(lambda: plan(root, **changed)) == said
 
 
-def test_names_that_suggest_groups_are_told_once(root, caplog) -> None:
+def test_names_that_suggest_groups_are_told_once(root, caplog):
     assert "nobody said which images belong together" in plan(root, groups=None).subject()
     (message,) = caplog.messages
     assert "tell pictures that belong together" in message
@@ -275,7 +275,7 @@ def test_names_that_suggest_groups_are_told_once(root, caplog) -> None:
     assert caplog.messages == []
 
 
-def test_a_plain_network_has_no_twin_and_others_are_named(root) -> None:
+def test_a_plain_network_has_no_twin_and_others_are_named(root):
     alone = plan(root, against=("matched",), model="efficient_convnet", options={})
     assert [label for label, *_ in alone.networks] == ["efficient_convnet"]
     other = recipe(options={"decoder": False, "routing": "uniform"})
@@ -317,7 +317,7 @@ def drawn(*said: list[int]) -> CrossValidation:
     return CrossValidation(Plan("drawn", images, fold_of, (1, 2, 2), networks), judged)
 
 
-def test_p_is_corrected_for_as_many_pairs_as_there_are() -> None:
+def test_p_is_corrected_for_as_many_pairs_as_there_are():
     found = drawn([0] * 12, [0, 0, 0, 0, 1, 2] * 2, [0, 0, 0, 0, 0, 2] * 2)
     rows = found.comparisons()
     assert [row["networks"] for row in rows] == [("n0", "n1"), ("n0", "n2"), ("n1", "n2")]
@@ -337,14 +337,14 @@ def test_p_is_corrected_for_as_many_pairs_as_there_are() -> None:
         ([0.60, 0.60, 0.72], "neither n0 nor n1 is shown to be ahead: +4.0 points [-1"),
     ],
 )
-def test_who_is_ahead_is_said_where_it_is_more_than_chance(first, said, monkeypatch) -> None:
+def test_who_is_ahead_is_said_where_it_is_more_than_chance(first, said, monkeypatch):
     values = [first, [0.5, 0.6, 0.7]]
     monkeypatch.setattr(CrossValidation, "by_fold", lambda self, of: values[of is self.judged[1]])
     found = drawn([0] * 12, [0, 0, 0, 0, 1, 2] * 2).words()[-1]
     assert found.startswith(f"By balanced accuracy over the folds {said}")
 
 
-def test_a_fold_without_a_class_has_no_test_over_folds() -> None:
+def test_a_fold_without_a_class_has_no_test_over_folds():
     found = drawn([0, 0, 0, 0, 1, 2] * 2, [0] * 12)
     gone = replace(found.plan, fold_of=np.array([0] * 6 + [1, 1, 1, 1, 1, 0]))
     found = replace(found, plan=gone)
@@ -356,7 +356,7 @@ def test_a_fold_without_a_class_has_no_test_over_folds() -> None:
     json.dumps(found.numbers(), allow_nan=False)
 
 
-def test_images_of_ones_own(tmp_path) -> None:
+def test_images_of_ones_own(tmp_path):
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(24, 1, 16, 16, generator=generator)
     mine = ImageSet("mine", images, torch.arange(24) % 2, ("a", "b"))

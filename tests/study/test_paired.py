@@ -19,7 +19,7 @@ def right(*words: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize(
     ("alone", "other", "both"), [(5, 12, 30), (0, 7, 1), (4, 4, 0), (900, 700, 3)]
 )
-def test_mcnemar_is_the_binomial_test_of_what_one_alone_is_right_about(alone, other, both) -> None:
+def test_mcnemar_is_the_binomial_test_of_what_one_alone_is_right_about(alone, other, both):
     first, second = right(
         "x" * alone + "." * other + "x" * both, "." * alone + "x" * (other + both)
     )
@@ -32,13 +32,13 @@ def test_mcnemar_is_the_binomial_test_of_what_one_alone_is_right_about(alone, ot
     assert mcnemar(first, second, names).p == pytest.approx(found.p, rel=1e-9)
 
 
-def test_mcnemar_of_networks_that_are_right_about_the_same_is_1() -> None:
+def test_mcnemar_of_networks_that_are_right_about_the_same_is_1():
     first, _ = right("xx..x", "")
     assert mcnemar(first, first).p == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_mcnemar_by_groups_counts_every_way_in_which_groups_change_sides(seed) -> None:
+def test_mcnemar_by_groups_counts_every_way_in_which_groups_change_sides(seed):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 9, 40)
     first, second = (torch.tensor(rng.random(40) < share) for share in (0.8, 0.5))
@@ -49,7 +49,7 @@ def test_mcnemar_by_groups_counts_every_way_in_which_groups_change_sides(seed) -
     assert found.p == pytest.approx(expected, rel=1e-12)
 
 
-def test_mcnemar_on_paper() -> None:
+def test_mcnemar_on_paper():
     """Three images of one patient count as the one patient that they are: 2 · 1/2, and not 1/4."""
     first, second = right("xxx", "...")
     assert mcnemar(first, second).p == pytest.approx(0.25)
@@ -107,7 +107,7 @@ def by_definition(first, second, labels, groups=None):
 @pytest.mark.parametrize("levels", [None, 2, 1], ids=["no ties", "ties", "many ties"])
 @pytest.mark.parametrize("sizes", [(9, 14), (5, 20, 11)], ids=str)
 @pytest.mark.parametrize("per_group", [None, 3])
-def test_delong_is_what_its_definition_says(sizes, levels, per_group) -> None:
+def test_delong_is_what_its_definition_says(sizes, levels, per_group):
     *outs, labels, groups = drawn(0, sizes, levels=levels, per_group=per_group or 1)
     groups = groups if per_group else None
     difference, error = by_definition(*outs, labels, groups)
@@ -124,7 +124,7 @@ def test_delong_is_what_its_definition_says(sizes, levels, per_group) -> None:
     assert found.difference == pytest.approx(of_sklearn[0] - of_sklearn[1], abs=1e-12)
 
 
-def test_delong_of_two_classes_is_that_of_one_score() -> None:
+def test_delong_of_two_classes_is_that_of_one_score():
     """S10 / m + S01 / n [delong1988], whose two classes see the same images from both sides."""
     first, second, labels, _ = drawn(3)
     one = [
@@ -141,7 +141,7 @@ def test_delong_of_two_classes_is_that_of_one_score() -> None:
 
 
 @pytest.mark.parametrize("per_group", [1, 4])
-def test_the_error_of_delong_is_how_much_the_difference_varies(per_group) -> None:
+def test_the_error_of_delong_is_how_much_the_difference_varies(per_group):
     """Images of a group look alike to the first network: one by one their error is too small."""
     found, blind = [], []
     for seed in range(150):
@@ -155,7 +155,7 @@ def test_the_error_of_delong_is_how_much_the_difference_varies(per_group) -> Non
         assert errors[1] < 0.85 * spread
 
 
-def test_delong_says_why_there_is_none() -> None:
+def test_delong_says_why_there_is_none():
     first, second, labels, _ = drawn(0)
     same = delong(first, first, labels)
     assert (same.difference, same.p, same.why) == (0, None, "no image makes a difference")
@@ -165,7 +165,7 @@ def test_delong_says_why_there_is_none() -> None:
     assert (absent.difference, absent.why) == (None, "a class has no image")
 
 
-def test_folds_on_paper() -> None:
+def test_folds_on_paper():
     """Differences 0.01, 0.02, 0.03: mean 0.02, variance 0.0001, times 1/3 + 1/2 [nadeau2003]."""
     found = over_folds([0.51, 0.62, 0.73], [0.5, 0.6, 0.7])
     error = (0.0001 * 5 / 6) ** 0.5
@@ -177,7 +177,7 @@ def test_folds_on_paper() -> None:
     assert found.p > stats.ttest_1samp([0.01, 0.02, 0.03], 0).pvalue
 
 
-def test_folds_without_a_measure_or_a_difference_say_so() -> None:
+def test_folds_without_a_measure_or_a_difference_say_so():
     lacking = over_folds([0.5, None, 0.7], [0.5, 0.6, 0.7])
     assert (lacking.p, lacking.why) == (None, "fold 2 does not show every class")
     even = over_folds([0.75, 0.5], [0.5, 0.25])
@@ -185,7 +185,7 @@ def test_folds_without_a_measure_or_a_difference_say_so() -> None:
     assert over_folds([0.9, 1.0], [0.5, 0.1]).interval[1] == 1
 
 
-def test_holm_on_paper() -> None:
+def test_holm_on_paper():
     """The smallest times 3, the next times 2; none below one that is smaller [holm1979]."""
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.02, None, 0.9]) == [0.04, None, 0.9]

@@ -16,7 +16,7 @@ def recipe(model: str, **fields):
 
 
 @pytest.mark.parametrize("options", [{}, {"decoder": False}])
-def test_parameters_are_those_that_score(options) -> None:
+def test_parameters_are_those_that_score(options):
     found = parameters_of(recipe("efficient_capsnet", options=options), (1, 28, 28), 10)
     assert found == 161_824
 
@@ -24,7 +24,7 @@ def test_parameters_are_those_that_score(options) -> None:
 @pytest.mark.parametrize(
     ("image", "n_classes"), [((1, 28, 28), 10), ((3, 48, 64), 3), ((3, 64, 64), 2)]
 )
-def test_the_small_trunk_has_its_control(image, n_classes) -> None:
+def test_the_small_trunk_has_its_control(image, n_classes):
     capsules = recipe("efficient_capsnet", groups="(p[0-9]+)_", epochs=7)
     plain = plain_twin(capsules, image, n_classes)
     assert (plain.model, plain.options) == ("efficient_convnet", {})
@@ -51,7 +51,7 @@ def test_the_small_trunk_has_its_control(image, n_classes) -> None:
         ("capsnet", (1, 15, 15), {"kernel": 5}),
     ],
 )
-def test_any_other_gets_one_of_its_size(model, image, options) -> None:
+def test_any_other_gets_one_of_its_size(model, image, options):
     capsules = recipe(model, options=options)
     plain = plain_twin(capsules, image, 4)
     assert plain.model == "convnet_avg"
@@ -59,7 +59,7 @@ def test_any_other_gets_one_of_its_size(model, image, options) -> None:
     assert sizes[1] == pytest.approx(sizes[0], rel=0.05)
 
 
-def test_what_is_measured_of_capsules_is_not_of_a_plain_network() -> None:
+def test_what_is_measured_of_capsules_is_not_of_a_plain_network():
     capsules = recipe("capsnet", measure=["activity"], measure_every=2)
     plain = plain_twin(capsules, (1, 28, 28), 3)
     assert (plain.measure, plain.measure_every) == ((), 1)
@@ -71,7 +71,7 @@ class Tiny(nn.Module):
         self.weight = nn.Parameter(torch.zeros(50))
 
 
-def test_a_network_that_nothing_is_as_small_as_is_told(monkeypatch) -> None:
+def test_a_network_that_nothing_is_as_small_as_is_told(monkeypatch):
     monkeypatch.setitem(MODELS, "tiny_one", Preset(Tiny, (1, 28, 28), 3, "mine", is_own=True))
     assert text_of(lambda: plain_twin(recipe("tiny_one"), (1, 28, 28), 3)) == (
         "no width of convnet_avg comes within 5% of the 50 parameters of tiny_one; name what to "

@@ -26,13 +26,13 @@ tiny = tiny_images(48, size=20)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def finished(tmp_path_factory):
     recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
     return fit(recipe, tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture
-def run(finished: Run, tmp_path: Path) -> Run:
+def run(finished, tmp_path):
     shutil.copytree(finished.folder, tmp_path / "run")
     return Run(tmp_path / "run")
 
@@ -46,7 +46,7 @@ def odd(run: Run) -> dict[str, str]:
     return {name: state for name, state in states(run).items() if state != "whole"}
 
 
-def test_a_whole_run_is_called_whole(run: Run) -> None:
+def test_a_whole_run_is_called_whole(run):
     found = check_run(run.folder)
     assert found.is_whole
     assert states(run) == dict.fromkeys(FILES, "whole") | {"digests.json": "whole"}
@@ -65,7 +65,7 @@ def flipped(file: Path) -> None:
     ("harm", "state", "do"),
     [(flipped, "damaged", ": remove it; {}."), (Path.unlink, "missing", ": {}.")],
 )
-def test_a_file_is_named_with_what_to_do_and_nothing_else_is(run: Run, name, harm, state, do):
+def test_a_file_is_named_with_what_to_do_and_nothing_else_is(run, name, harm, state, do):
     harm(run.folder / name)
     assert odd(run) == {name: state}
     found = check_run(run.folder)
@@ -74,13 +74,13 @@ def test_a_file_is_named_with_what_to_do_and_nothing_else_is(run: Run, name, har
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_pipe_is_damaged_and_not_waited_for(run: Run, name: str) -> None:
+def test_a_pipe_is_damaged_and_not_waited_for(run, name):
     (run.folder / name).unlink()
     os.mkfifo(run.folder / name)
     assert states(run)[name] == "damaged"
 
 
-def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) -> None:
+def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run):
     (run.folder / "digests.json").write_text('{"a": 1')
     run.metrics_file.write_text("{}")
     assert odd(run) == {"digests.json": "damaged", "metrics.jsonl": "damaged"}
@@ -90,7 +90,7 @@ def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) 
     assert "digests.json cannot be read" in text_of(lambda: run.recipe)
 
 
-def test_a_state_is_judged_without_a_recipe_that_is_gone(run: Run) -> None:
+def test_a_state_is_judged_without_a_recipe_that_is_gone(run):
     run.recipe_file.unlink()
     (run.folder / "digests.json").unlink()
     assert odd(run) == {"digests.json": "missing", "recipe.json": "missing"}
@@ -98,7 +98,7 @@ def test_a_state_is_judged_without_a_recipe_that_is_gone(run: Run) -> None:
     assert states(run)["state.ckpt"] == "damaged"
 
 
-def test_a_state_of_another_recipe_is_told_without_digests(run: Run) -> None:
+def test_a_state_of_another_recipe_is_told_without_digests(run):
     (run.folder / "digests.json").unlink()
     run.recipe_file.write_text(json.dumps({**json.loads(run.recipe_file.read_text()), "seed": 9}))
     (state,) = [file for file in check_run(run.folder).files if file.name == "state.ckpt"]
@@ -106,7 +106,7 @@ def test_a_state_of_another_recipe_is_told_without_digests(run: Run) -> None:
     assert "is the state of another recipe" in state.why
 
 
-def test_a_run_of_before_digests_lacks_none(run: Run) -> None:
+def test_a_run_of_before_digests_lacks_none(run):
     (run.folder / "digests.json").unlink()
     about = json.loads(run.environment_file.read_text())
     del about["keeps_memory"]
@@ -117,7 +117,7 @@ def test_a_run_of_before_digests_lacks_none(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "model.safetensors", "result.json"])
-def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
+def test_what_is_advised_mends_it(run, finished, name):
     (run.folder / name).write_bytes(b"garbage")
     (run.folder / name).unlink()
     fit(run.recipe, run.folder)
@@ -126,7 +126,7 @@ def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("is_registered", [True, False])
-def test_a_network_of_ones_own_is_whole_where_its_code_is_not(tmp_path, is_registered) -> None:
+def test_a_network_of_ones_own_is_whole_where_its_code_is_not(tmp_path, is_registered):
     fields = {"epochs": 1, "batch_size": 48}
     if is_registered:
         with as_before():
@@ -139,7 +139,7 @@ def test_a_network_of_ones_own_is_whole_where_its_code_is_not(tmp_path, is_regis
     assert found.is_whole, found.text()
 
 
-def test_a_whole_network_of_another_run_is_not_that_of_this_one(run: Run) -> None:
+def test_a_whole_network_of_another_run_is_not_that_of_this_one(run):
     other = tc.create_model("peer_sign_dynamic", image=(1, 20, 20), n_classes=10)
     tc.save(other, run.model_file)
     assert states(run)["model.safetensors"] == "damaged"
@@ -147,7 +147,7 @@ def test_a_whole_network_of_another_run_is_not_that_of_this_one(run: Run) -> Non
         assert "model.safetensors is damaged or was edited" in text_of(opened)
 
 
-def test_the_best_network_of_another_run_is_not_trained_on(tmp_path: Path) -> None:
+def test_the_best_network_of_another_run_is_not_trained_on(tmp_path):
     recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
     run = fit(recipe.model_copy(update={"keep": "best"}), tmp_path / "run")
     assert states(run)["best.safetensors"] == "whole"
@@ -161,7 +161,7 @@ def test_the_best_network_of_another_run_is_not_trained_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["state.ckpu", "../recipe.json", "\x1b[2J" * 100])
-def test_a_name_that_no_run_writes_is_told(run: Run, name: str) -> None:
+def test_a_name_that_no_run_writes_is_told(run, name):
     path = run.folder / "digests.json"
     known = json.loads(path.read_text())
     # The file whose name was lost is compared with nothing.
@@ -175,9 +175,7 @@ def test_a_name_that_no_run_writes_is_told(run: Run, name: str) -> None:
     )
 
 
-def test_what_a_study_measured_beside_a_run_is_looked_at(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_study_measured_beside_a_run_is_looked_at(run, monkeypatch):
     path = run.folder.with_name("run.values.json")
     measured = {"accuracy@tiny/test": {"accuracy": run.accuracy}}
     write_values(path, {"commit": None, "looks": measured})

@@ -3,8 +3,6 @@
 import importlib
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +20,7 @@ DEMO = importlib.import_module("torchcaps.tasks.demo")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
+def _tiny():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DEMO, "EPOCHS", 1)
         patch.setitem(SIZES, "train", 40)
@@ -31,13 +29,13 @@ def _tiny() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     assert demo(folder, seed=4) == folder / "report.html"
     return folder
 
 
-def test_both_twins_are_trained_and_meet_on_one_page(folder: Path) -> None:
+def test_both_twins_are_trained_and_meet_on_one_page(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["dynamic", "report.html", "uniform"]
     for routing in ("dynamic", "uniform"):
         run = Run(folder / routing)
@@ -52,7 +50,7 @@ def test_both_twins_are_trained_and_meet_on_one_page(folder: Path) -> None:
     assert "48 of 48 of part-whole (" in page
 
 
-def test_twins_differ_in_routing_and_share_every_weight_up_to_its_size_at_birth() -> None:
+def test_twins_differ_in_routing_and_share_every_weight_up_to_its_size_at_birth():
     images = load("part-whole", split="test")
     dynamic, uniform = (
         initial_model(
@@ -81,9 +79,7 @@ def test_twins_differ_in_routing_and_share_every_weight_up_to_its_size_at_birth(
 
 
 @pytest.mark.slow
-def test_a_second_call_trains_nothing_and_draws_the_page_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_call_trains_nothing_and_draws_the_page_again(folder, monkeypatch):
     files = [file for file in folder.glob("*/*") if file.is_file()]
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
     (folder / "report.html").unlink()
@@ -93,7 +89,7 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
 
 
 @pytest.mark.slow
-def test_the_real_demo_teaches_both_twins_something(tmp_path: Path) -> None:
+def test_the_real_demo_teaches_both_twins_something(tmp_path):
     done = subprocess.run(
         [COMMAND, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=1500
     )

@@ -25,10 +25,11 @@ from torchcaps.train.class_measures import class_measures
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
 tiny = tiny_images(96)
+ROUTED = ["hidden_2", "hidden_3", "hidden_4", "classes"]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     run = lay_run(tmp_path / "mine", {"training_images": 8600}, epochs=2, seed=7)
     run.write_metrics([{"epoch": 1, "seconds": 2.25}, {"epoch": 2, "seconds": 1.5}])
     return run
@@ -42,7 +43,7 @@ def bright(count: int, *, wrong: int) -> ImageSet:
     return ImageSet("bright", pixels, labels, ("red", "green", "blue"))
 
 
-def test_right_answers_are_counted_over_all_batches() -> None:
+def test_right_answers_are_counted_over_all_batches():
     model = Channels().train()
     trace, right = trace_images(model, bright(205, wrong=7))
     assert right == 198
@@ -51,11 +52,11 @@ def test_right_answers_are_counted_over_all_batches() -> None:
     assert not model.training
 
 
-def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> None:
+def test_a_trace_of_many_batches_is_that_of_each_image(network):
     images = tiny("train")
     many = images.take(torch.arange(105) % 96)
     trace, _ = trace_images(network, many)
-    assert [layer.name for layer in trace] == ["hidden_2", "hidden_3", "hidden_4", "classes"]
+    assert [layer.name for layer in trace] == ROUTED
     last = trace[-1].routed
     assert last.steps[-1].coupling.shape == (105, 16, 10)
     alone, _ = trace_images(network, images.take(torch.tensor([5])))
@@ -64,7 +65,7 @@ def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> No
     assert not last.parents.pose.requires_grad
 
 
-def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
+def test_a_network_without_capsules_has_numbers_but_no_pictures():
     found = dissect(Channels(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
     assert (found.right, found.images) == (15, 20)
     numbers = found.numbers()
@@ -93,7 +94,7 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     }
 
 
-def test_a_network_that_says_one_thing_is_constant_on_the_images_shown() -> None:
+def test_a_network_that_says_one_thing_is_constant_on_the_images_shown():
     """90 of 106 by the whole set, and 85 of the hundred that are looked at."""
     images = ImageSet(
         "uneven",
@@ -106,7 +107,7 @@ def test_a_network_that_says_one_thing_is_constant_on_the_images_shown() -> None
     assert found.commonest == ("benign", 0.85)
 
 
-def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:
+def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so():
     images = bright(300, wrong=0)
     images = images.take(images.labels.argsort(stable=True))
     found = dissect(Channels(), images, label="plain", count=30)
@@ -115,14 +116,14 @@ def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:
     assert (found.right, found.images) == (30, 30)
 
 
-def test_a_trace_of_some_images_is_that_of_the_sample(network: nn.Module) -> None:
+def test_a_trace_of_some_images_is_that_of_the_sample(network):
     images = tiny("train")
     trace, _ = trace_images(network, images, count=9)
     chosen, _ = trace_images(network, images.take(sample_of(images, 9)))
     assert torch.equal(trace[-1].routed.parents.pose, chosen[-1].routed.parents.pose)
 
 
-def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) -> None:
+def test_the_tree_of_an_image_outside_the_sample_is_drawn(network):
     images = tiny("train")
     outside = min(set(range(96)) - set(sample_of(images, 4).tolist()))
     found = dissect(network, images, label="mine", count=4, example=outside)
@@ -133,7 +134,7 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
     assert found.pictures[0].source == alone.pictures[0].source
 
 
-def test_windows_are_measured_and_drawn_as_maps() -> None:
+def test_windows_are_measured_and_drawn_as_maps():
     model = create_model("tsai_inverted_simple_c10", image=(1, 24, 24))
     found = dissect(model, tiny("test"), label="windows", measurements=["polarisation"])
     windows, _, classes = found.dynamics.layers
@@ -152,7 +153,7 @@ def test_windows_are_measured_and_drawn_as_maps() -> None:
     }
 
 
-def test_every_question_has_a_picture(network: nn.Module) -> None:
+def test_every_question_has_a_picture(network):
     images = tiny("test")
     found = dissect(network, images, label="mine", example=3)
     assert [(picture.about, picture.title) for picture in found.pictures] == [
@@ -171,12 +172,7 @@ def test_every_question_has_a_picture(network: nn.Module) -> None:
     assert found.facts["images"].startswith("12 of 12 of part-whole (")
     numbers = found.numbers()
     assert numbers["images"] == 12
-    assert [layer["name"] for layer in numbers["dynamics"]["layers"]] == [
-        "hidden_2",
-        "hidden_3",
-        "hidden_4",
-        "classes",
-    ]
+    assert [layer["name"] for layer in numbers["dynamics"]["layers"]] == ROUTED
     assert [layer["n"] for layer in numbers["activity"]["layers"]] == [16, 16, 16, 16, 10]
 
 
@@ -207,7 +203,7 @@ def test_every_question_has_a_picture(network: nn.Module) -> None:
         ),
     ],
 )
-def test_what_a_recipe_does_is_told(tmp_path: Path, fields, epochs: int, told: str) -> None:
+def test_what_a_recipe_does_is_told(tmp_path, fields, epochs, told):
     run = Run(tmp_path / "run")
     recipe = make_recipe(**{"model": "mitterreiter_5x16", "data": "tiny"} | fields)
     run.begin(recipe, "abc", root=str(tmp_path / "shapes"))
@@ -221,7 +217,7 @@ def test_what_a_recipe_does_is_told(tmp_path: Path, fields, epochs: int, told: s
         assert facts_of(run)["weights"] == "of epoch 7 of 12, the lowest validation loss"
 
 
-def test_options_of_the_network_are_among_the_facts(run: Run) -> None:
+def test_options_of_the_network_are_among_the_facts(run):
     recipe = make_recipe(
         model="mitterreiter_5x16", data="tiny", options={"routing": "uniform", "iterations": 1}
     )
@@ -230,7 +226,7 @@ def test_options_of_the_network_are_among_the_facts(run: Run) -> None:
     assert facts_of(run)["network"] == expected
 
 
-def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run: Run) -> None:
+def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run):
     one, two = dissect_files([run.model_file, run.folder], data="tiny", images=5000)
     assert (one.label, two.label) == ("model", "mine")
     assert one.facts["network"] == str(run.model_file)
@@ -247,7 +243,7 @@ def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run: Run) -> None
     assert two.facts.items() >= facts.items()
 
 
-def test_every_network_is_called_as_it_was_named() -> None:
+def test_every_network_is_called_as_it_was_named():
     tree = "mitterreiter_5x16.part-whole"
     labels: list[str] = []
     for name in (f"zoo:{tree}", f"zoo:{tree}-uniform", "runs/mine", "others/mine"):
@@ -255,7 +251,7 @@ def test_every_network_is_called_as_it_was_named() -> None:
     assert labels == [tree, f"{tree}-uniform", "mine", "others/mine"]
 
 
-def test_what_a_hidden_patch_changes_is_told_image_by_image(network: nn.Module) -> None:
+def test_what_a_hidden_patch_changes_is_told_image_by_image(network):
     found = dissect(network, tiny("test"), label="", count=4)
     said = r"Hide one of 36 patches: image by image, the answer changes at {} of them\."
     assert re.fullmatch(said.format(r"\d+, \d+ and \d+"), found.hidden.text)
@@ -263,7 +259,7 @@ def test_what_a_hidden_patch_changes_is_told_image_by_image(network: nn.Module) 
     assert re.fullmatch(said.format(r"\d+"), alone.hidden.text)
 
 
-def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path):
     page = tmp_path / "new" / "folder" / "page.html"
     found = dissect(Channels(), bright(20, wrong=5), label="plain <net>")
     write_report([found], str(page), title="A & B", more={"cost": "2 coins"})
@@ -276,7 +272,7 @@ def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
+def test_trees_are_counted_as_the_measurement_does(network):
     found = dissect(network, tiny("test"), label="mine", measurements=("keys",))
     assert found.keys == found.measured["keys"]
     assert found.zeros is None
@@ -293,7 +289,7 @@ def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
 
 
 @pytest.mark.slow
-def test_zeros_are_counted_among_what_was_trained(tmp_path: Path) -> None:
+def test_zeros_are_counted_among_what_was_trained(tmp_path):
     """As the run itself says it; of a network without its run, among all weights."""
     fields = {"data": "tiny", "epochs": 1, "batch_size": 20, "freeze": ("backbone",)}
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "layer"}
@@ -303,7 +299,7 @@ def test_zeros_are_counted_among_what_was_trained(tmp_path: Path) -> None:
     assert of_run.zeros > of_network.zeros > 0
 
 
-def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
+def test_without_a_parent_for_each_class_there_are_no_trees():
     found = dissect(Channels(), bright(20, wrong=5), label="plain")
     assert found.keys is None
     assert "How many trees" not in render([found], title="t", provenance={})
@@ -332,7 +328,7 @@ class SideBySide(nn.Module):
         return Output(lengths, "lengths", routed.parents, trace=tuple(traced))
 
 
-def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_lines() -> None:
+def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_lines():
     """Lines were drawn from capsules that vote for none of those above, or an IndexError came."""
     found = dissect(SideBySide(), tiny("test"), label="mine")
     assert found.dynamics is not None
@@ -343,7 +339,7 @@ def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_lines() -> No
     assert not found.pictures[0].figure.axes[1].collections
 
 
-def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
+def test_capsules_that_are_no_classes_have_numbers_for_names():
     """It ended in a sentence on class_names, which nobody gave."""
     found = dissect(ReadOff(), tiny("test"), label="mine")
     assert [picture.about for picture in found.pictures] == [

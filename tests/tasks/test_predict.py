@@ -108,7 +108,7 @@ def test_a_trained_run_knows_the_names_and_the_brightness_of_its_data(tmp_path, 
     assert run.result()["brightness"]["std"] == pytest.approx(float(each.std(correction=0)))
 
 
-def test_logits_become_probabilities_of_a_softmax(tmp_path, colours, grey):
+def test_logits_become_probabilities_of_a_softmax(tmp_path, grey):
     save(create_model("resnet18", image=(1, 24, 24), n_classes=3), tmp_path / "m.safetensors")
     (found,) = predict(tmp_path / "m.safetensors", [grey])
     assert found.scores_are == "logits"
@@ -218,7 +218,7 @@ def test_a_picture_that_claims_to_be_huge_is_told(run, grey, monkeypatch):
     )
 
 
-def test_scores_that_are_not_finite_are_told(tmp_path, network, grey):
+def test_scores_that_are_not_finite_are_told(tmp_path, grey):
     broken = create_model("mitterreiter_5x16", image=(1, 24, 24))
     nn.init.constant_(broken.layers["classes"].weight, torch.nan)
     save(broken, tmp_path / "m.safetensors")

@@ -7,7 +7,7 @@ from torchcaps.data.part_truth import PART_NAMES, shown_parts
 from torchcaps.tasks.true_tree import NOTHING, dissect_truth, true_tree
 
 
-def test_parts_of_the_whole_lead_to_it_and_all_others_to_nothing() -> None:
+def test_parts_of_the_whole_lead_to_it_and_all_others_to_nothing():
     images = part_whole("test", 20)
     (layer,) = true_tree(images).trace
     coupling = layer.routed.steps[-1].coupling
@@ -20,7 +20,7 @@ def test_parts_of_the_whole_lead_to_it_and_all_others_to_nothing() -> None:
             assert layer.children.activation[image, part] == (shown[image, part] > 0)
 
 
-def test_the_ruler_finds_a_tree_where_there_is_one() -> None:
+def test_the_ruler_finds_a_tree_where_there_is_one():
     images = part_whole("test", 120)
     found = dissect_truth(images, example=3)
     said = {sentence.about: sentence.is_good for sentence in found.sentences}
