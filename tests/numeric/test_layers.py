@@ -4,10 +4,8 @@ In bfloat16 always; in float16 wherever votes and the exact results fit, each by
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -39,54 +37,34 @@ SUMS = 5
 OPTIONS = beside(__file__, "options.toml")
 
 
-class Case(NamedTuple):
-    """What hypothesis draws; a layer and its children are made of it."""
-
-    routing: str
-    options: dict[str, Any]
-    dense: bool
-    sharing: str
-    vote_bias: bool
-    coordinates: bool
-    pose: str
-    grid: tuple[int, int, int]
-    n_out: int
-    kernel: int
-    stride: int
-    # Components of children and parents, or side of their matrices.
-    sides: tuple[int, int]
-    # Of the poses, their activations, the weights.
-    sizes: tuple[str | int, str | int, str | int]
-    identical: bool
-    # Whether children come from a layer under autocast too.
-    in_half: bool
-    seed: int
-
-
 @st.composite
 def cases(draw, routing):
+    """What a layer and its children are made of."""
     dense, grid = draw(st.booleans()), draw(st.tuples(*[st.integers(1, 3)] * 3))
     options = {name: draw(st.sampled_from(of)) for name, of in OPTIONS.get(routing, {}).items()}
     if dense and routing == "em":
         options["compete"] = "window"
     weight = st.sampled_from(["zero", "subnormal", "mixture"]) | st.integers(-10, 0)
-    return Case(
-        routing,
-        options,
-        dense,
-        draw(st.sampled_from(["none", "type", "all"])),
-        draw(st.booleans()),
-        draw(st.booleans()),
-        draw(st.sampled_from(["vector", "matrix"])),
-        grid,
-        draw(st.integers(1, 4)),
-        draw(st.integers(1, min(grid[:2]))),
-        draw(st.integers(1, 2)),
-        draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
-        (draw(SIZES), draw(st.sampled_from(["zero", "subnormal", -3, 0])), draw(weight)),
-        draw(st.booleans()),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**16)),
+    return SimpleNamespace(
+        routing=routing,
+        options=options,
+        dense=dense,
+        sharing=draw(st.sampled_from(["none", "type", "all"])),
+        vote_bias=draw(st.booleans()),
+        coordinates=draw(st.booleans()),
+        pose=draw(st.sampled_from(["vector", "matrix"])),
+        grid=grid,
+        n_out=draw(st.integers(1, 4)),
+        kernel=draw(st.integers(1, min(grid[:2]))),
+        stride=draw(st.integers(1, 2)),
+        # Components of children and parents, or side of their matrices.
+        sides=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        # Of the poses, their activations, the weights.
+        sizes=(draw(SIZES), draw(st.sampled_from(["zero", "subnormal", -3, 0])), draw(weight)),
+        identical=draw(st.booleans()),
+        # Whether children come from a layer under autocast too.
+        in_half=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**16)),
     )
 
 
@@ -160,13 +138,6 @@ def under_autocast(layer, children, dtype, seed):
     return numbers(parents, leaves, seed)
 
 
-class Half(NamedTuple):
-    """What a layer holds in half precision on its way, and what it gives."""
-
-    held: list[torch.Tensor]
-    parents: Capsules
-
-
 def rounded(exact):
     return exact + (exact.half().to(exact.dtype) - exact).detach()
 
@@ -174,7 +145,7 @@ def rounded(exact):
 def of_capsule_layer(layer, children):
     votes = rounded(layer.votes(children))
     parents = layer.routing(votes, layer._activation(children)).parents
-    return Half([votes], layer._flat(parents))
+    return [votes], layer._flat(parents)
 
 
 def of_conv3d(layer, children):
@@ -185,7 +156,7 @@ def of_conv3d(layer, children):
         "bias": layer.bias,
         "squash_over": layer.squash_over,
     }
-    return Half([votes], conv3d_routing(votes, **options).parents)
+    return [votes], conv3d_routing(votes, **options).parents
 
 
 def of_attention(layer, children):
@@ -196,7 +167,7 @@ def of_attention(layer, children):
     attention = (q @ k.transpose(-1, -2) / (layer.d_in / layer.heads) ** 0.5).softmax(-1)
     mixed = rounded((attention @ v).transpose(-2, -3).flatten(-2))
     pose = rounded(mixed @ layer.output.T)
-    return Half([q, k, v, mixed, pose], capsules(pose))
+    return [q, k, v, mixed, pose], capsules(pose)
 
 
 def of_primary(layer, features):
@@ -211,7 +182,7 @@ def of_primary(layer, features):
     parents = layer(features).parents
     for hook in hooks:
         hook.remove()
-    return Half(held, parents)
+    return held, parents
 
 
 def fits_float16(made, through, seed):
@@ -231,7 +202,8 @@ def fits_float16(made, through, seed):
 
 
 def in_precision(dtype, made, through, seed):
-    """What a layer gives, by name, without what comes of a number that float16 does not have."""
+    """What a layer gives, by name, without what comes of a number that float16 does not have.
+    `through` gives what it holds in half precision on its way, and its parents."""
     layer, children = made()
     layer.to(dtype)
     children = Capsules(*(None if x is None else x.to(dtype) for x in children))
@@ -279,16 +251,6 @@ def test_values_and_gradients_are_finite_under_autocast(routing):
         check(lambda dtype: made(case, dtype), of_capsule_layer, case.seed)
 
     every()
-
-
-class Other(NamedTuple):
-    """A layer that is no `CapsuleLayer`, and the sizes of its children and weights."""
-
-    create: Callable[[], nn.Module]
-    sizes: tuple[str | int, str | int]
-    identical: bool
-    in_half: bool
-    seed: int
 
 
 @st.composite
@@ -353,13 +315,14 @@ def primary_layers(draw):
 
 @st.composite
 def others(draw, layers):
+    """How to make a layer that is no `CapsuleLayer`, and the sizes of its children and weights."""
     weight = st.sampled_from(["zero", "subnormal", "mixture"]) | st.integers(-10, 0)
-    return Other(
-        draw(layers),
-        (draw(SIZES), draw(weight)),
-        draw(st.booleans()),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**16)),
+    return SimpleNamespace(
+        create=draw(layers),
+        sizes=(draw(SIZES), draw(weight)),
+        identical=draw(st.booleans()),
+        in_half=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**16)),
     )
 
 

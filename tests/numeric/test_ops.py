@@ -8,7 +8,8 @@ gradients grow by the square of the votes with every iteration.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -112,36 +113,25 @@ for over in ("map", "pose"):
     )
 
 
-class Case(NamedTuple):
-    """What hypothesis draws; tensors of any precision are made of it."""
-
-    shape: tuple[int, int, int]
-    size: str | int
-    # The axes along which all votes are the same.
-    identical: str
-    # The share of the votes that are zero beside others.
-    dead: float
-    # name: its axes and its size
-    parameters: dict[str, tuple[str, str | int]]
-    options: dict[str, Any]
-    seed: int
-
-
 @st.composite
 def cases(draw, subject):
+    """What tensors of any precision are made of."""
     few = st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5))
     axes = dict(subject.needs)
     for together in subject.may_have:
         axes |= together if draw(st.booleans()) else {}
     sizes = st.sampled_from(["zero", "subnormal", -3, 0])
-    return Case(
-        draw(few | st.sampled_from([(40, 3, 8), (3, 12, 16)])),
-        draw(SIZES),
-        draw(st.sampled_from(["", "i", "ij", "d", "ijd"])),
-        draw(st.sampled_from([0.0, 0.0, 0.5])),
-        {name: (axes[name], draw(sizes)) for name in axes},
-        {name: draw(strategy) for name, strategy in subject.options.items()},
-        draw(st.integers(0, 2**16)),
+    return SimpleNamespace(
+        shape=draw(few | st.sampled_from([(40, 3, 8), (3, 12, 16)])),
+        size=draw(SIZES),
+        # The axes along which all votes are the same.
+        identical=draw(st.sampled_from(["", "i", "ij", "d", "ijd"])),
+        # The share of the votes that are zero beside others.
+        dead=draw(st.sampled_from([0.0, 0.0, 0.5])),
+        # name: its axes and its size
+        parameters={name: (axes[name], draw(sizes)) for name in axes},
+        options={name: draw(strategy) for name, strategy in subject.options.items()},
+        seed=draw(st.integers(0, 2**16)),
     )
 
 
@@ -251,4 +241,4 @@ def test_values_and_gradients_are_finite(name, count):
 @pytest.mark.parametrize("found", cases_beside(__file__, "found.toml"))
 def test_cases_that_once_were_not_finite(found):
     drawn = {"identical": "", "dead": 0.0, "parameters": {}, "seed": 0} | found
-    check(drawn.pop("op"), Case(**drawn))
+    check(drawn.pop("op"), SimpleNamespace(**drawn))
