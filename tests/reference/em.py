@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from reference.squash import scalars
+from reference.numbers import scalars, shaped, softmax
 
 FLOORS = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
 NO_ACTIVATION = 1e-12
@@ -41,39 +41,25 @@ def em_routing(
         windows = lead[-1]
     names = child_id.tolist()
     betas = [beta.expand(n_out).unbind() for beta in (beta_a, beta_u)]
+    growth = [1 if lambda_schedule == "constant" else 1 - 0.95**t for t in range(1, iterations + 1)]
     poses, activations, couplings = [], [], [[] for _ in range(iterations)]
     samples = zip(
-        votes.reshape(-1, windows, n_in, n_out, size),
-        activation.reshape(-1, windows, n_in),
+        scalars(votes.reshape(-1, windows, n_in, n_out, size)),
+        scalars(activation.reshape(-1, windows, n_in)),
         strict=True,
     )
-    for sample, sample_activation in samples:
-        mu, a, steps = _route(
-            scalars(sample),
-            scalars(sample_activation),
-            names,
-            *betas,
-            variant,
-            [
-                lambda_ if lambda_schedule == "constant" else lambda_ * (1 - 0.95**t)
-                for t in range(1, iterations + 1)
-            ],
-            floor,
-        )
-        poses.append(_tensor(mu))
-        activations.append(_tensor(a))
+    for sample, a in samples:
+        lambdas = [lambda_ * each for each in growth]
+        mu, active, steps = _route(sample, a, names, *betas, variant, lambdas, floor)
+        poses.append(mu)
+        activations.append(active)
         for t, coupling in enumerate(steps):
-            couplings[t].append(_tensor(coupling))
+            couplings[t].append(coupling)
     return (
-        torch.stack(poses).reshape(*lead, n_out, size),
-        torch.stack(activations).reshape(*lead, n_out),
-        [torch.stack(coupling).reshape(*lead, n_in, n_out) for coupling in couplings],
+        shaped(poses, votes, *lead, n_out, size),
+        shaped(activations, votes, *lead, n_out),
+        [shaped(coupling, votes, *lead, n_in, n_out) for coupling in couplings],
     )
-
-
-def _tensor(numbers):
-    """Nested lists of scalars as one tensor."""
-    return torch.stack([_tensor(x) for x in numbers]) if isinstance(numbers, list) else numbers
 
 
 def _route(votes, activation, names, beta_a, beta_u, variant, lambdas, floor):
@@ -89,20 +75,9 @@ def _route(votes, activation, names, beta_a, beta_u, variant, lambdas, floor):
     mu = [[[0.0] * len(votes[0][0][0])] * n_out for _ in votes]
     steps = []
     for t, inverse_temperature in enumerate(lambdas, start=1):
-        moments = [
-            _m_step(
-                votes[p],
-                coupling[p],
-                activation[p],
-                mu[p],
-                beta_a,
-                beta_u,
-                variant,
-                inverse_temperature,
-                floor,
-            )
-            for p in range(len(votes))
-        ]
+        how = (beta_a, beta_u, variant, inverse_temperature, floor)
+        windows = zip(votes, coupling, activation, mu, strict=True)
+        moments = [_m_step(*window, *how) for window in windows]
         mu, var, logit = ([m[k] for m in moments] for k in range(3))
         steps.append(coupling)
         if t < len(lambdas):
@@ -157,8 +132,7 @@ def _e_step(votes, mu, var, logit, slots):
                     x = x - distance / (2 * var[p][j][h])
                 log_q.append(x)
         largest = max(x.item() for x in log_q)  # cancels in the quotient; exp(-800) is zero
-        q = [torch.exp(x - largest) for x in log_q]
-        total = sum(q)
+        shares = softmax([x - largest for x in log_q])
         for k, (p, i) in enumerate(seen):
-            coupling[p][i] = [x / total for x in q[k * n_out : (k + 1) * n_out]]
+            coupling[p][i] = shares[k * n_out : (k + 1) * n_out]
     return coupling

@@ -7,7 +7,7 @@ prices a parent; a parent without mass has variance 0.
 
 import torch
 
-from reference.squash import scalars
+from reference.numbers import samples, shaped, softmax
 
 
 def inverted_routing(
@@ -26,56 +26,43 @@ def inverted_routing(
     of the parents, which are None without child activations."""
     *lead, n_in, n_out, size = votes.shape
     starts = votes.new_zeros(n_out, size) if start is None else start
-    starts = starts.expand(*lead, n_out, size).reshape(-1, n_out, size)
     children = votes.new_ones(n_in) if activation is None else activation
-    children = children.expand(*lead, n_in).reshape(-1, n_in)
     betas = None
     if activation is not None:
         betas = [beta.expand(n_out).unbind() for beta in (beta_a, beta_u)]
     if norm is not None:
         norm = [x.expand(size).unbind() for x in norm]
     poses, activations, couplings = [], [], [[] for _ in range(iterations)]
-    for sample, p, a in zip(votes.reshape(-1, n_in, n_out, size), starts, children, strict=True):
-        v, p, a = scalars(sample), scalars(p), list(a.unbind())
+    given = (samples(votes, 3, lead), samples(starts, 2, lead), samples(children, 1, lead))
+    for v, p, a in zip(*given, strict=True):
         for t in range(iterations):
-            r = [_softmax([scale * _dot(p[j], v[i][j]) for j in range(n_out)]) for i in range(n_in)]
-            couplings[t].append(torch.stack([torch.stack(row) for row in r]))
+            r = [_shares([scale * _dot(p[j], v[i][j]) for j in range(n_out)]) for i in range(n_in)]
+            couplings[t].append(r)
             w = [[r[i][j] * a[i] for j in range(n_out)] for i in range(n_in)]
             p = []
             for j in range(n_out):
-                pose = []
-                for h in range(size):
-                    total = 0.0
-                    for i in range(n_in):
-                        total = total + w[i][j] * v[i][j][h]
-                    pose.append(total)
+                pose = [sum(w[i][j] * v[i][j][h] for i in range(n_in)) for h in range(size)]
                 p.append(pose if norm is None else _layer_norm(pose, *norm))
-        poses.append(torch.stack([torch.stack(pose) for pose in p]))
+        poses.append(p)
         if betas is not None:
-            active = []
             for j in range(n_out):
                 weights, voted = [row[j] for row in w], [row[j] for row in v]
-                active.append(_activation(weights, voted, betas[0][j], betas[1][j], lambda_))
-            activations.append(torch.stack(active))
+                active = _activation(weights, voted, betas[0][j], betas[1][j], lambda_)
+                activations.append(active)
     return (
-        torch.stack(poses).reshape(*lead, n_out, size),
-        [torch.stack(r).reshape(*lead, n_in, n_out) for r in couplings],
-        torch.stack(activations).reshape(*lead, n_out) if activations else None,
+        shaped(poses, votes, *lead, n_out, size),
+        [shaped(r, votes, *lead, n_in, n_out) for r in couplings],
+        None if betas is None else shaped(activations, votes, *lead, n_out),
     )
 
 
 def _dot(a, b):
-    total = 0.0
-    for x, y in zip(a, b, strict=True):
-        total = total + x * y
-    return total
+    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def _softmax(logits):
+def _shares(logits):
     largest = max(logits).detach()
-    exponentials = [torch.exp(x - largest) for x in logits]
-    total = sum(exponentials)
-    return [x / total for x in exponentials]
+    return softmax([x - largest for x in logits])
 
 
 def _layer_norm(pose, weight, bias):

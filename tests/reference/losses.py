@@ -10,21 +10,23 @@ def mean(each):
     return sum(each) / len(each)
 
 
+def summed(scores, present, cost):
+    """The mean over samples of what all classes cost: cost(score, whether the class is there)."""
+    return mean(
+        [
+            sum(cost(score, k in classes) for k, score in enumerate(row.unbind()))
+            for row, classes in zip(scores, present, strict=True)
+        ]
+    )
+
+
 def margin_loss(lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, reduction="mean"):
-    each = []
-    for row, classes in zip(lengths, present, strict=True):
-        total = 0.0
-        for k, length in enumerate(row.unbind()):
-            if k in classes:
-                gap = m_plus - length
-                part = 1.0
-            else:
-                gap = length - m_minus
-                part = lambda_
-            hinge = gap.clamp(min=0)
-            total = total + part * hinge * hinge
-        each.append(total / (2 * len(row)) if reduction == "official" else total)
-    return mean(each)
+    def cost(length, there):
+        hinge = (m_plus - length if there else length - m_minus).clamp(min=0)
+        return (1.0 if there else lambda_) * hinge * hinge
+
+    loss = summed(lengths, present, cost)
+    return loss / (2 * lengths.shape[-1]) if reduction == "official" else loss
 
 
 def spread_loss(activations, true, *, margin):
@@ -42,45 +44,30 @@ def spread_loss(activations, true, *, margin):
 
 
 def cross_entropy_loss(scores, true):
-    each = []
-    for row, t in zip(scores, true, strict=True):
-        everything = 0.0
-        for score in row.unbind():
-            everything = everything + torch.exp(score)
-        each.append(-torch.log(torch.exp(row[t]) / everything))
-    return mean(each)
+    return focal_loss(scores, [{int(t)} for t in true], scores_are="logits", gamma=0)
 
 
 def binary_cross_entropy_loss(scores, present, *, scores_are):
-    each = []
-    for row, classes in zip(scores, present, strict=True):
-        total = 0.0
-        for k, score in enumerate(row.unbind()):
-            p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
-            total = total - torch.log(p if k in classes else 1 - p)
-        each.append(total)
-    return mean(each)
+    return focal_loss(scores, present, scores_are=scores_are, gamma=0)
 
 
 def focal_loss(scores, present, *, scores_are, gamma):
-    each = []
-    for row, classes in zip(scores, present, strict=True):
-        total = 0.0
-        if scores_are == "logits":
-            (t,) = classes
-            p = torch.exp(row[t]) / torch.exp(row).sum()
-            total = -((1 - p) ** gamma) * torch.log(p)
-        else:
-            for k, score in enumerate(row.unbind()):
-                p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
-                p = p if k in classes else 1 - p
-                total = total - (1 - p) ** gamma * torch.log(p)
-        each.append(total)
-    return mean(each)
+    """With γ = 0 it is the cross-entropy."""
+    if scores_are == "logits":
+        each = []
+        for row, (t,) in zip(scores, present, strict=True):
+            p = torch.exp(row[t]) / sum(torch.exp(row).unbind())
+            each.append(-((1 - p) ** gamma) * torch.log(p))
+        return mean(each)
+
+    def cost(score, there):
+        p = score if scores_are == "lengths" else 1 / (1 + torch.exp(-score))
+        p = p if there else 1 - p
+        return -((1 - p) ** gamma) * torch.log(p)
+
+    return summed(scores, present, cost)
 
 
 def reconstruction_loss(reconstruction, image):
-    total = 0.0
-    for a, b in zip(reconstruction.reshape(-1), image.reshape(-1), strict=True):
-        total = total + (a - b) * (a - b)
-    return total / len(image)
+    pixels = zip(reconstruction.reshape(-1), image.reshape(-1), strict=True)
+    return sum((a - b) * (a - b) for a, b in pixels) / len(image)

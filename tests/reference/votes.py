@@ -2,38 +2,26 @@
 
 import math
 
-import torch
+from reference.numbers import shaped
 
 
 def materialise(pose, weight, *, sharing="none", kind="vector", bias=None):
     """Votes [*b, i, j, d] of poses [*b, i, d]; with sharing "type" child i has type i % types."""
     *lead, n_in, d_in = pose.shape
-    n_out = weight.shape[-3]
-    samples = []
+    n_out, size = weight.shape[-3], d_in if kind == "matrix" else weight.shape[-2]
+    votes = []
     for sample in pose.reshape(-1, n_in, d_in):
-        votes = []
         for i in range(n_in):
             w = weight if sharing == "all" else weight[i if sharing == "none" else i % len(weight)]
-            votes += [_vote(sample[i], w[j], kind, bias, j) for j in range(n_out)]
-        samples.append(torch.stack(votes).reshape(n_in, n_out, -1))
-    return torch.stack(samples).reshape(*lead, n_in, n_out, -1)
+            votes += [_vote(sample[i], w[j], kind) for j in range(n_out)]
+    votes = shaped(votes, pose, *lead, n_in, n_out, size)
+    return votes if bias is None else votes + bias
 
 
-def _vote(u, w, kind, bias, j):
-    numbers = []
+def _vote(u, w, kind):
     if kind == "vector":
-        for row in range(w.shape[0]):
-            total = 0.0
-            for k in range(w.shape[1]):
-                total = total + w[row, k] * u[k]
-            numbers.append(total)
-    else:
-        side = math.isqrt(len(u))
-        for row in range(side):
-            for column in range(side):
-                total = 0.0
-                for k in range(side):
-                    total = total + u[row * side + k] * w[k, column]
-                numbers.append(total)
-    vote = torch.stack(numbers)
-    return vote if bias is None else vote + bias[j]
+        return [sum(w[row, k] * u[k] for k in range(len(u))) for row in range(len(w))]
+    side = range(math.isqrt(len(u)))
+    return [
+        sum(u[row * len(side) + k] * w[k, column] for k in side) for row in side for column in side
+    ]
