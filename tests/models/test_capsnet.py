@@ -1,23 +1,8 @@
-"""CapsNet: its size as printed and on paper, and the readings its docstring fixes."""
+"""CapsNet: what its docstring fixes beside its size (sizes.toml) and its options (options.toml)."""
 
 import torch
 
 from torchcaps import create_model
-
-
-def test_28_pixels_give_1152_primary_capsules():
-    with torch.device("meta"):
-        model = create_model("capsnet")
-    assert model.primary_grid == (6, 6, 32)
-    assert model.layers["classes"].n_in == 1152
-
-
-def test_no_relu_before_the_primary_squash():
-    torch.manual_seed(0)
-    small = create_model("capsnet", image=(1, 17, 19), n_classes=3)
-    pose = small(torch.rand(2, 1, 17, 19), keep="last").trace[0].children.pose
-    # A ReLU would leave no negative component; without it about half are.
-    assert 0.3 < (pose < 0).double().mean() < 0.7
 
 
 def test_weight_std_scales_the_class_weights_alone():

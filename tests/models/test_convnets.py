@@ -55,10 +55,6 @@ def linear_widths(model):
 TRUNK = (81 * 256 + 256) + (256 * 81 * 256 + 256)
 
 
-def test_convnet_cr_is_as_large_as_capsnet():
-    assert count("gu_convnet_cr") == count("gu_convnet_cr_sf") == count("capsnet")
-
-
 @pytest.mark.parametrize(
     ("kernel", "capsnet"),
     [

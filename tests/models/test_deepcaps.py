@@ -1,4 +1,4 @@
-"""DeepCaps: its size on paper, its cells, how it starts, and what its trace can be asked."""
+"""DeepCaps: its cells, how it starts, and what its trace can be asked."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from on_meta import created, size
+from on_meta import created
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
 from torchcaps.data import ImageSet
@@ -45,12 +45,6 @@ def trained():
 
 def images(count=3, image=IMAGE):
     return torch.rand(count, *image, generator=torch.Generator().manual_seed(5))
-
-
-def test_parameters_below_the_classes():
-    model = created("deepcaps")
-    above = size(model.layers["classes"]) + size(model.decoder)
-    assert size(model) - above == 6_805_504
 
 
 @pytest.mark.parametrize(
