@@ -187,21 +187,6 @@ def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
     )
 
 
-def test_a_tensor_without_its_numbers_is_refused():
-    labels = torch.tensor([0, 1])
-    for images, kind in (
-        (torch.zeros(2, 1, 4, 4, device="meta"), "on the meta device"),
-        (torch.zeros(2, 1, 4, 4).to_sparse(), "sparse"),
-        (
-            torch.nested.nested_tensor([torch.zeros(1, 4), torch.zeros(2, 4)], layout=torch.jagged),
-            "nested, of several sizes",
-        ),
-    ):
-        assert text_of(lambda images=images: from_arrays(images, labels)) == (
-            f"arrays: images must hold every number, but came as a tensor that is {kind}."
-        )
-
-
 @pytest.mark.parametrize("groups", [np.array(["ann", "bob"]), np.array([7, 8])])
 def test_groups_are_read_beside_images(tmp_path: Path, groups) -> None:
     path = tmp_path / "a.npz"
@@ -210,18 +195,3 @@ def test_groups_are_read_beside_images(tmp_path: Path, groups) -> None:
     assert from_npz(path, groups="patient").groups == expected
     assert from_arrays(BYTES, LABELS, groups=groups).groups == expected
     assert from_npz(path).groups is None
-
-
-def test_groups_that_do_not_fit_their_images_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, images=BYTES, labels=LABELS, patient=[1, 2, 3], who=np.array([None, 1]))
-    assert text_of(lambda: from_npz(path, groups="patient")) == (
-        f"{path}: groups must name a group for each of 2 images, [2], but 'patient' has shape [3]."
-    )
-    assert text_of(lambda: from_npz(path, groups="who")).endswith(
-        "nothing of it was run: save it as numbers or text."
-    )
-    assert text_of(lambda: from_npz(path, groups="p")).startswith(f"{path} holds no array 'p' but ")
-    assert text_of(lambda: from_arrays(BYTES, LABELS, groups=["a"])) == (
-        "arrays: groups must name a group for each of 2 images, but came with 1."
-    )

@@ -79,11 +79,7 @@ def test_a_folder_above_the_files_is_enough(tmp_path: Path) -> None:
     assert len(load("cifar10", root=tmp_path)) == 10
 
 
-def test_a_folder_without_the_files_is_told(tmp_path: Path) -> None:
-    assert text_of(lambda: cifar10(tmp_path, "train")) == (
-        f"cifar10 is not in {tmp_path}; point to the folder that holds cifar-10-binary.tar.gz, "
-        f"cifar-10-python.tar.gz, or the folder unpacked from either."
-    )
+def test_a_folder_without_one_of_the_files_is_told(tmp_path: Path) -> None:
     (binary_ten(tmp_path) / "data_batch_4.bin").unlink()
     assert text_of(lambda: cifar10(tmp_path, "train")) == (
         f"there is no file {tmp_path / 'data_batch_4.bin'}; is the data folder right?"

@@ -10,8 +10,10 @@ from PIL import Image
 from torch.utils.data import IterableDataset
 
 import laid_images
+import laid_norb
 from error_text import cases_of, said_by, settled
-from laid_pictures import patients
+from laid_pictures import GREY as GREY_PNG
+from laid_pictures import animals, patients
 from torchcaps import data
 from torchcaps.data import ImageSet, image_folder, parting, warp
 from torchcaps.data.groups import groups_of_files
@@ -68,6 +70,40 @@ def table(text):
     Path("patients.csv").write_bytes(text)
     files = ["a/1.png", "b/1.png", "b/2.png"]
     return groups_of_files(Path(), files, "patients.csv:who")
+
+
+def parted(tested, split):
+    """Folders of which one shows patients of the other."""
+    patients(Path("skin/train"), 6)
+    patients(Path("skin", tested), 4)
+    return image_folder(Path("skin"), split, groups="(p[0-9]+)_")
+
+
+def pets(*folders, split, last=("cat", "dog")):
+    """Cats and dogs in each of these folders, other classes in the last one."""
+    for name in folders:
+        animals(Path("pets", name), names=last if name == folders[-1] else ("cat", "dog"))
+    return image_folder(Path("pets"), split)
+
+
+def heap(split):
+    """Pictures that are to be judged elsewhere lie in one heap."""
+    animals(Path("pets/train"))
+    Path("pets/test").mkdir()
+    Path("pets/test/1.png").write_bytes(GREY_PNG)
+    return image_folder(Path("pets"), split)
+
+
+def saved(groups, **columns):
+    """A file of images and these columns."""
+    np.savez("a.npz", images=BYTES, labels=[0, 1], **columns)
+    return data.from_npz(Path("a.npz"), groups=groups)
+
+
+def without_one(kind):
+    """smallNORB without one of its files."""
+    (laid_norb.folder(Path()) / f"{laid_norb.TRAIN}-{kind}.mat").unlink()
+    return data.smallnorb(Path(), "train")
 
 
 NAMES = vars(data) | vars(laid_images) | vars(affnist_style) | globals()

@@ -53,30 +53,6 @@ def test_folders_train_val_and_test_are_taken_as_they_are(tmp_path: Path) -> Non
     assert found.labels.tolist() == [1]
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_a_split_without_classes_is_told_before_training(tmp_path: Path, split: str) -> None:
-    """Pictures that are to be judged elsewhere lie in one heap."""
-    animals(tmp_path / "train")
-    animals(tmp_path / "test", names=("heap",))
-    for file in (tmp_path / "test" / "heap").iterdir():
-        file.rename(tmp_path / "test" / file.name)
-    (tmp_path / "test" / "heap").rmdir()
-    assert text_of(lambda: image_folder(tmp_path, split)) == (
-        f"{tmp_path}/test holds no folder of a class, and of a picture without a class nothing can "
-        f"be learnt or judged; sort its pictures into folders of classes, or take it away."
-    )
-
-
-def test_splits_of_other_names_are_told_how_they_are_called(tmp_path: Path) -> None:
-    for name in ("training", "testing"):
-        animals(tmp_path / name)
-    said = text_of(lambda: image_folder(tmp_path, "train"))
-    assert (
-        "its folders do: a split is called train, val or test, and out of the folders of " in said
-    )
-    assert said.endswith("pictures are moved up, with the patient in their names: p01_3.png.")
-
-
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     root = animals(tmp_path, names=("plane", "train"))
     assert image_folder(root).class_names == ("plane", "train")
@@ -216,15 +192,6 @@ def test_the_preview_in_a_telephones_picture_is_no_page(tmp_path: Path) -> None:
         pages(path)
         path.rename(path.with_suffix(".jpg"))
     assert image_folder(tmp_path, channels=3, size=(2, 3)).images[0, 0].min() > 200
-
-
-def test_a_split_that_is_not_there_is_told(tmp_path: Path) -> None:
-    animals(tmp_path / "laid" / "train")
-    assert "laid has the folders train but no test; add it, or" in text_of(
-        lambda: image_folder(tmp_path / "laid", "test")
-    )
-    animals(tmp_path / "laid" / "test", names=("cat", "dgo"))
-    assert "has a class 'dgo', which " in text_of(lambda: image_folder(tmp_path / "laid", "test"))
 
 
 def test_more_than_memory_holds_is_refused_before_it_is_taken(tmp_path, monkeypatch) -> None:

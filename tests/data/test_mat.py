@@ -81,14 +81,3 @@ def test_without_scipy_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchcaps\[data\]'"):
         svhn(tmp_path, "test")
-
-
-def test_missing_files_are_told(tmp_path):
-    assert text_of(lambda: svhn(tmp_path, "train")) == (
-        f"train_32x32.mat is not in {tmp_path}; point to the folder that holds train_32x32.mat and "
-        f"test_32x32.mat."
-    )
-    assert text_of(lambda: affnist(tmp_path, "test")) == (
-        f"test.mat.zip is not in {tmp_path}; point to the folder that holds test.mat.zip and "
-        f"training_batches.zip."
-    )

@@ -1,12 +1,11 @@
-"""smallNORB files laid down by hand, and each way to break them."""
+"""smallNORB files laid down by hand."""
 
 from pathlib import Path
 
 import pytest
 
-from error_text import text_of
 from laid_norb import TEST, TRAIN, folder
-from torchcaps.data import load, smallnorb
+from torchcaps.data import load
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -31,13 +30,3 @@ def test_a_folder_of_the_sets_name_is_looked_into(tmp_path: Path) -> None:
     inner.mkdir()
     folder(inner)
     assert len(load("smallnorb", root=tmp_path)) == 2
-
-
-@pytest.mark.parametrize("kind", ["dat", "cat", "info"])
-def test_a_missing_file_is_told(tmp_path: Path, kind: str) -> None:
-    name = f"{TRAIN}-{kind}.mat"
-    (folder(tmp_path) / name).unlink()
-    assert text_of(lambda: smallnorb(tmp_path, "train")) == (
-        f"{name} or {name}.gz is not in {tmp_path}; point to the folder that holds the "
-        f"-dat.mat, -cat.mat and -info.mat files of smallNORB."
-    )

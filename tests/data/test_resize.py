@@ -4,13 +4,11 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from error_text import text_of
 from laid_images import noise
 from torchcaps.data import (
     ImageSet,
     MultiMnist,
     PartWholeSpec,
-    part_masks,
     part_whole,
     resized,
     shown_parts,
@@ -88,10 +86,6 @@ def test_parts_stay_known_and_their_pixels_do_not():
     images = part_whole("test", 5, spec=PartWholeSpec(size=24))
     truth = resized(images, (12, 16)).truth
     assert torch.equal(shown_parts(truth), shown_parts(images.truth))
-    assert text_of(lambda: part_masks(truth, torch.arange(2))) == (
-        "pixels of parts are known in the size in which images are made, but these were stretched "
-        "since; take the set before it is resized."
-    )
     assert resized(resized(images, (12, 16)), (24, 24)).truth.size is None
 
 
