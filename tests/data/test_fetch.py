@@ -256,10 +256,6 @@ def test_all_mirrors_are_told_when_all_fail(server, publish, tmp_path):
     )
 
 
-# A process that ends closes its files; one that is only stopped here does so late.
-stopped_anywhere = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
 class Killed(BaseException):
     """The end of the process, as far as a test can have it."""
 
@@ -289,32 +285,24 @@ def killed_at(number, call):
     return False
 
 
-def killed_everywhere(tmp_path, prepare, check, finish):
-    """Kill one call after another, each a line later, and let the next one finish; how many?"""
-    for steps in count(1):
-        root = tmp_path / str(steps)
-        prepare(root)
-        alive = not killed_at(steps, lambda root=root: get(root))
-        check(root)
-        get(root)
-        finish(root)
-        if alive:
-            return steps
-
-
-@stopped_anywhere
+# A process that ends closes its files; one that is only stopped here does so late.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("answer", [whole, without_ranges])
 def test_killed_between_any_two_lines_the_next_call_finishes(
     publish, tmp_path, monkeypatch, answer
 ):
-    def never_half_nor_wrong(root):
-        place = root / "tiny/file.bin"
-        assert not place.exists() or place.read_bytes() == CONTENT
-
     monkeypatch.setattr(fetch, "CHUNK", 2_500)
     publish(answer(CONTENT))
-    steps = killed_everywhere(tmp_path, lambda root: None, never_half_nor_wrong, assert_fetched)
-    assert steps > 100
+    for step in count(1):
+        root = tmp_path / str(step)
+        killed = killed_at(step, lambda root=root: get(root))
+        place = root / "tiny/file.bin"
+        assert not place.exists() or place.read_bytes() == CONTENT
+        get(root)
+        assert_fetched(root)
+        if not killed:
+            break
+    assert step > 100
 
 
 @pytest.mark.parametrize("at", ["fsync", "replace", "write"])
