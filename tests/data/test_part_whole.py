@@ -20,25 +20,16 @@ STILL = {"rotation": 0.0, "shift": 0.0, "scale": (0.5, 0.5), "jitter": 0.0}
 BARE = {"clutter": (0, 0), "occlusion": 0.0, "noise": 0.0}
 
 
-def truth_of(images: ImageSet) -> PartTruth:
-    assert images.truth is not None
-    return images.truth
-
-
 def tensors(images: ImageSet) -> dict[str, Tensor]:
-    truth = truth_of(images)
+    truth = images.truth
     found = {field.name: getattr(truth, field.name) for field in fields(truth)}
     found |= {"images": images.images, "labels": images.labels}
     return {name: value for name, value in found.items() if isinstance(value, Tensor)}
 
 
-def everything(n: int) -> Tensor:
-    return torch.arange(n)
-
-
 def test_shapes_and_types() -> None:
     found = part_whole("train", 5, spec=PartWholeSpec(size=28, clutter=(1, 2), parts=4))
-    truth = truth_of(found)
+    truth = found.truth
     assert (found.images.shape, found.images.dtype) == ((5, 1, 28, 28), torch.uint8)
     assert (found.labels.shape, found.labels.dtype) == ((5,), torch.int64)
     assert found.class_names == tuple(OBJECTS)
@@ -48,7 +39,7 @@ def test_shapes_and_types() -> None:
     assert (truth.whole_pose.shape, truth.occluder.shape) == ((5, 4), (5, 3))
     masks = part_masks(truth, torch.tensor([4, 0]))
     assert (masks.shape, masks.dtype) == ((2, 6, 28, 28), torch.bool)
-    assert torch.equal(masks[0], part_masks(truth, everything(5))[4])
+    assert torch.equal(masks[0], part_masks(truth, torch.arange(5))[4])
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
@@ -71,15 +62,15 @@ def test_images_are_the_ones_they_have_always_been() -> None:
 def test_splits_and_seeds_share_no_sample() -> None:
     spec = PartWholeSpec(noise=0.0)
     families = [("train", 0), ("validation", 0), ("test", 0), ("train", 1)]
-    poses = [truth_of(part_whole(s, 300, spec=spec, seed=k)).whole_pose for s, k in families]
+    poses = [part_whole(s, 300, spec=spec, seed=k).truth.whole_pose for s, k in families]
     images = [part_whole(s, 300, spec=spec, seed=k).images.flatten(1) for s, k in families]
     assert len(torch.cat(poses).unique(dim=0)) == 1200
     assert len(torch.cat(images).unique(dim=0)) == 1200
 
 
 def test_one_knob_leaves_the_other_draws_alone() -> None:
-    plain = truth_of(part_whole("train", 50))
-    busy = truth_of(part_whole("train", 50, spec=PartWholeSpec(clutter=(5, 8), occlusion=0.9)))
+    plain = part_whole("train", 50).truth
+    busy = part_whole("train", 50, spec=PartWholeSpec(clutter=(5, 8), occlusion=0.9)).truth
     assert torch.equal(plain.whole_pose, busy.whole_pose)
     assert torch.equal(plain.pose[:, :3], busy.pose[:, :3])
 
@@ -113,7 +104,7 @@ def test_no_two_wholes_are_the_same(parts: int) -> None:
 
 def test_parts_of_a_still_whole_lie_where_one_computes_by_hand() -> None:
     found = part_whole("train", 40, spec=PartWholeSpec(**STILL, **BARE))
-    truth = truth_of(found)
+    truth = found.truth
     # Centre of 32 pixels: 15.5; size: half of 16; reach: 0.56 * 8 = 4.48; part: 0.42 * 8 = 3.36.
     assert torch.equal(truth.whole_pose, torch.tensor([15.5, 15.5, 0, 8]).expand(40, 4))
     aquila = truth.pose[found.labels == 0][0]
@@ -125,7 +116,7 @@ def test_parts_of_a_still_whole_lie_where_one_computes_by_hand() -> None:
 
 def test_parts_lie_where_the_whole_carries_their_canonical_poses() -> None:
     found = part_whole("train", 60, spec=PartWholeSpec(jitter=0.0, rotation=math.pi, parts=4))
-    truth = truth_of(found)
+    truth = found.truth
     assert truth.whole_pose[:, 2].abs().max() > 2.5
     for n, label in enumerate(found.labels.tolist()):
         x, y, rotation, size = truth.whole_pose[n].tolist()
@@ -141,7 +132,7 @@ def test_parts_lie_where_the_whole_carries_their_canonical_poses() -> None:
 
 def test_jitter_moves_parts_by_no_more_than_it_says() -> None:
     moved, still = (
-        truth_of(part_whole("train", 300, spec=PartWholeSpec(jitter=j, rotation=0.0)))
+        part_whole("train", 300, spec=PartWholeSpec(jitter=j, rotation=0.0)).truth
         for j in (0.1, 0.0)
     )
     difference = (moved.pose - still.pose)[:, :3] / still.whole_pose[:, None, 3:]
@@ -153,19 +144,19 @@ def test_jitter_moves_parts_by_no_more_than_it_says() -> None:
 
 @pytest.mark.parametrize("size", [24, 28, 32, 40, 64])
 def test_wholes_stay_inside_the_frame(size: int) -> None:
-    truth = truth_of(part_whole("train", 400, spec=PartWholeSpec(size=size, noise=0.0)))
+    truth = part_whole("train", 400, spec=PartWholeSpec(size=size, noise=0.0)).truth
     centre, radius = truth.pose[:, :3, :2], truth.pose[:, :3, 3:]
     # Pixel centres lie at whole numbers, so the frame goes from -0.5 to size - 0.5.
     assert (centre - radius).min() >= -0.5
     assert (centre + radius).max() <= size - 0.5
     # And no visible whole fades away: each has pixels of its own.
-    assert part_masks(truth, everything(400))[:, :3].flatten(1).any(1).all()
+    assert part_masks(truth, torch.arange(400))[:, :3].flatten(1).any(1).all()
 
 
 def test_masks_are_the_pixels_that_the_parts_brighten() -> None:
     found = part_whole("train", 200, spec=PartWholeSpec(size=64, **BARE))
-    truth = truth_of(found)
-    masks = part_masks(truth, everything(200))
+    truth = found.truth
+    masks = part_masks(truth, torch.arange(200))
     image = found.images[:, 0].int()
     # All parts of a whole share one ink, and each covers some pixel fully.
     ink = image.flatten(1).amax(1)[:, None, None]
@@ -178,8 +169,8 @@ def test_masks_are_the_pixels_that_the_parts_brighten() -> None:
 
 
 def test_no_pixel_has_two_owners() -> None:
-    truth = truth_of(part_whole("train", 200, spec=PartWholeSpec(clutter=(4, 8), occlusion=0.5)))
-    masks = part_masks(truth, everything(200))
+    truth = part_whole("train", 200, spec=PartWholeSpec(clutter=(4, 8), occlusion=0.5)).truth
+    masks = part_masks(truth, torch.arange(200))
     assert masks.sum(1).max() == 1
     assert not masks[truth.part < 0].any()
 
@@ -188,16 +179,16 @@ def test_an_occluder_hides_part_of_the_whole_and_nothing_else() -> None:
     spec = {"size": 64, "noise": 0.0, "clutter": (0, 0)}
     hidden = part_whole("train", 200, spec=PartWholeSpec(occlusion=1.0, **spec))
     plain = part_whole("train", 200, spec=PartWholeSpec(occlusion=0.0, **spec))
-    x, y, radius = truth_of(hidden).occluder[:, :, None, None].unbind(1)
+    x, y, radius = hidden.truth.occluder[:, :, None, None].unbind(1)
     assert (radius > 0).all()
-    assert (truth_of(plain).occluder == 0).all()
+    assert (plain.truth.occluder == 0).all()
     rows, columns = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
     distance = ((columns - x) ** 2 + (rows - y) ** 2).sqrt() - radius
     # Deep inside lies flat grey, round(0.25 * 255); outside nothing has changed.
     assert (hidden.images[:, 0][distance < -0.5] == 64).all()
     assert torch.equal(hidden.images[:, 0][distance > 0.5], plain.images[:, 0][distance > 0.5])
-    before = part_masks(truth_of(plain), everything(200))
-    after = part_masks(truth_of(hidden), everything(200))
+    before = part_masks(plain.truth, torch.arange(200))
+    after = part_masks(hidden.truth, torch.arange(200))
     assert torch.equal(after, before & (distance > 0)[:, None])
     # The disk hides half of the circle around one of three parts, and some of its neighbours.
     lost = 1 - after.flatten(1).sum(1) / before.flatten(1).sum(1)
@@ -207,7 +198,7 @@ def test_an_occluder_hides_part_of_the_whole_and_nothing_else() -> None:
 
 def test_occlusion_is_the_share_of_occluded_images() -> None:
     spec = PartWholeSpec(size=16, occlusion=0.2, clutter=(0, 0), noise=0.0)
-    share = (truth_of(part_whole("train", 2000, spec=spec)).occluder[:, 2] > 0).float().mean()
+    share = (part_whole("train", 2000, spec=spec).truth.occluder[:, 2] > 0).float().mean()
     assert abs(share - 0.2) < 4 * math.sqrt(0.2 * 0.8 / 2000)
 
 
@@ -215,13 +206,13 @@ def test_clutter_is_as_many_stray_parts_as_the_truth_says() -> None:
     clear = {"noise": 0.0, "occlusion": 0.0, "size": 48}
     busy = part_whole("train", 200, spec=PartWholeSpec(clutter=(1, 4), **clear))
     bare = part_whole("train", 200, spec=PartWholeSpec(clutter=(0, 0), **clear))
-    truth = truth_of(busy)
+    truth = busy.truth
     assert truth.part.shape == (200, 7)
     assert (truth.owner[:, 3:] == -1).all()
     filled = truth.part[:, 3:] >= 0
     assert torch.equal(filled.sum(1).unique(), torch.tensor([1, 2, 3, 4]))
     assert (truth.pose[:, 3:][~filled] == 0).all()
-    masks = part_masks(truth, everything(200))
+    masks = part_masks(truth, torch.arange(200))
     own, stray = masks[:, :3].any(1), masks[:, 3:]
     # Strays lie behind the whole: its own pixels are those of the bare image.
     assert torch.equal(busy.images[:, 0][own], bare.images[:, 0][own])
@@ -312,9 +303,9 @@ def test_a_small_convnet_learns_it_but_not_to_the_end() -> None:
 def test_some_of_the_images_keep_their_truth():
     images = part_whole("train", 6)
     some = images.take(torch.tensor([4, 1]))
-    assert torch.equal(truth_of(some).pose, truth_of(images).pose[[4, 1]])
-    masks = part_masks(truth_of(images), torch.tensor([4, 1]))
-    assert torch.equal(part_masks(truth_of(some), torch.tensor([0, 1])), masks)
+    assert torch.equal(some.truth.pose, images.truth.pose[[4, 1]])
+    masks = part_masks(images.truth, torch.tensor([4, 1]))
+    assert torch.equal(part_masks(some.truth, torch.tensor([0, 1])), masks)
 
 
 def test_a_rim_hides_what_lies_behind_it() -> None:
