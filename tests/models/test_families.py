@@ -207,10 +207,9 @@ def test_layers_route_at_once_as_procedure_2_says(iterations, hidden):
 
 @pytest.mark.parametrize("name", ["tsai_inverted_simple_c10", "tsai_dmm_matrix"])
 def test_starts_and_dropout_of_inverted_presets(name):
-    options = {"image": (2, 15, 17), "n_classes": 3, "types": 4, "d_pose": 4}
     names = ["start", "norm.weight", "norm.bias"]
     for start in ("none", "random", "learned"):
-        model = made(name, **options, start=start, dropout=0.3)
+        model = made(name, **INVERTED, start=start, dropout=0.3)
         x = torch.rand(4, 2, 15, 17)
         with torch.no_grad():
             assert not torch.equal(model(x).scores, model(x).scores)

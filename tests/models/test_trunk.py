@@ -109,7 +109,7 @@ def test_a_run_leaves_the_trunk_as_it_came_and_writes_down_which(tmp_path: Path,
     assert len(more.metrics()) == 2
 
 
-def test_before_training_a_trunk_needs_its_weights_too(file):
+def test_before_training_a_trunk_needs_its_weights_too():
     """The features of a trunk that was drawn at random would be examined."""
     options = {"types": 1, "trunk": "resnet18"}
     recipe = make_recipe(model="rem_dr", options=options, data="part-whole", epochs=1)
