@@ -42,6 +42,7 @@ def em_routing(
     names = child_id.tolist()
     betas = [beta.expand(n_out).unbind() for beta in (beta_a, beta_u)]
     growth = [1 if lambda_schedule == "constant" else 1 - 0.95**t for t in range(1, iterations + 1)]
+    lambdas = [lambda_ * each for each in growth]
     poses, activations, couplings = [], [], [[] for _ in range(iterations)]
     samples = zip(
         scalars(votes.reshape(-1, windows, n_in, n_out, size)),
@@ -49,7 +50,6 @@ def em_routing(
         strict=True,
     )
     for sample, a in samples:
-        lambdas = [lambda_ * each for each in growth]
         mu, active, steps = _route(sample, a, names, *betas, variant, lambdas, floor)
         poses.append(mu)
         activations.append(active)
