@@ -163,6 +163,11 @@ def made_by(build):
     return create_model("own")
 
 
+def annealed(**options):
+    torchcaps.register_routing("anneal", Anneal)
+    return create_model("capsnet", **TINY, routing="anneal", **options)
+
+
 def uniform(*given, **options):
     small = {"image": (1, 12, 11), "n_classes": 3, "widths": "4,5", "d_pose": 4}
     return create_model("mitterreiter_grid", **small, routing="uniform")(*given, **options)
