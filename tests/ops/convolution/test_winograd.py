@@ -1,6 +1,5 @@
 """Winograd's convolution is the direct one: exact on small whole numbers, near it on others."""
 
-import ctypes
 import itertools
 
 import pytest
@@ -9,7 +8,6 @@ from torch.nn import functional as F
 
 from torchcaps.ops.convolution import winograd as kernel
 from torchcaps.ops.costs import COSTS
-from torchcaps.ops.native import build
 
 pytestmark = pytest.mark.usefixtures("kernels")
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -178,10 +176,6 @@ def test_what_is_not_finite_leaves_as_not_finite_where_it_would(wrong):
     x[0, 1, 5, 6] = wrong
     our_result, other = ours(x, weight, None, 1), direct(x, weight, None, 1)
     assert torch.equal(our_result.isfinite(), other.isfinite())
-
-
-def test_a_job_is_what_the_source_takes():
-    assert ctypes.sizeof(kernel._Job) == build.library().torchcaps_winograd_job_size()
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -31,7 +31,6 @@ extern "C" __attribute__((visibility("default"))) long torchcaps_job_size() { re
 extern "C" __attribute__((visibility("default"))) void torchcaps_use_team(Team) {}
 """
 ANNOUNCED = "building the native kernels, once, which takes some ten seconds; see {}"
-NEEDS = "native kernels need a C++ compiler, c++, g++ or clang++"
 
 # Calls the real compiler and writes down its process; with $STUCK it leaves half a file and stays.
 COMPILER = """#!{python}
@@ -46,14 +45,6 @@ if "-o" in arguments:
     time.sleep(0.3)
 os.execv({real!r}, [{real!r}, *arguments])
 """
-
-
-@pytest.fixture
-def real():
-    found = next(filter(None, map(shutil.which, build.COMPILERS)), None)
-    if os.name != "posix" or found is None:
-        pytest.skip(NEEDS)
-    return found
 
 
 @pytest.fixture
@@ -77,6 +68,13 @@ def forget(monkeypatch):
 def answer():
     found = build.library()
     return found and found.torchcaps_job_size()
+
+
+def refused(caplog, level="WARNING"):
+    """All that is said of a library that is not there, the last of it at this level."""
+    assert build.library() is None
+    assert caplog.records[-1].levelname == level
+    return caplog.messages
 
 
 def libraries(cache):
@@ -164,13 +162,11 @@ def test_what_is_damaged_is_built_anew(real, cache, monkeypatch, how):
 
 
 @pytest.fixture
-def compiler(real, cache, tmp_path, monkeypatch):
+def compiler(real, cache, tmp_path, use_compiler):
     """A slow compiler; gives the file that names the processes in which it was called."""
-    path, log = tmp_path / "compiler", tmp_path / "log"
-    path.write_text(COMPILER.format(python=sys.executable, log=str(log), real=real))
-    path.chmod(0o700)
+    log = tmp_path / "log"
     log.touch()
-    monkeypatch.setenv("CXX", str(path))
+    use_compiler(COMPILER.format(python=sys.executable, log=str(log), real=real))
     return log
 
 
@@ -227,14 +223,9 @@ def test_without_a_compiler_one_line_says_so(cache, monkeypatch, caplog, tmp_pat
     if name is not None:
         monkeypatch.setenv("CXX", name)
     assert build.library() is None
-    assert build.library() is None
     assert not build.available()
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
-        (
-            "INFO",
-            f"{WHY}no C++ compiler is on the PATH (c++, g++, clang++); install one, or name it "
-            f"in CXX",
-        )
+    assert refused(caplog, "INFO") == [
+        f"{WHY}no C++ compiler is on the PATH (c++, g++, clang++); install one, or name it in CXX"
     ]
     assert not cache.exists()
 
@@ -242,15 +233,12 @@ def test_without_a_compiler_one_line_says_so(cache, monkeypatch, caplog, tmp_pat
 @pytest.mark.parametrize("name", ["no-such-compiler -O1", 'g++ "-O1'])
 def test_a_compiler_that_is_not_there_or_that_nobody_can_read(cache, monkeypatch, caplog, name):
     monkeypatch.setenv("CXX", name)
-    assert build.library() is None
-    assert caplog.messages == [f"{WHY}CXX names {name!r}, which is not there"]
+    assert refused(caplog, "INFO") == [f"{WHY}CXX names {name!r}, which is not there"]
 
 
 def test_a_compiler_that_fails(real, cache, caplog):
     (build.FOLDER / "source.cpp").write_text("this is no C++")
-    assert build.library() is None
-    _, line = caplog.messages
-    assert caplog.records[-1].levelname == "WARNING"
+    _, line = refused(caplog)
     assert line.startswith(f"{WHY}{real} failed: ")
     assert "this" in line
     assert "\n" not in line
@@ -266,24 +254,18 @@ def test_the_variable_turns_it_off(cache, monkeypatch, caplog):
     assert not cache.exists()
 
 
-def test_a_compiler_whose_words_are_in_no_encoding(cache, monkeypatch, caplog, tmp_path):
-    path = tmp_path / "compiler"
-    path.write_bytes(
-        b"#!/bin/sh\ncase $* in *--version*) exit 0;; esac\nprintf '\\377' >&2\nexit 1\n"
+def test_a_compiler_whose_words_are_in_no_encoding(cache, caplog, use_compiler):
+    path = use_compiler(
+        "#!/bin/sh\ncase $* in *--version*) exit 0;; esac\nprintf '\\377' >&2\nexit 1\n"
     )
-    path.chmod(0o700)
-    monkeypatch.setenv("CXX", str(path))
-    assert build.library() is None
-    assert caplog.messages[-1] == f"{WHY}{path} failed: \ufffd"
+    assert refused(caplog)[-1] == f"{WHY}{path} failed: \ufffd"
 
 
 def test_a_compiler_that_takes_too_long(cache, compiler, monkeypatch, caplog):
     monkeypatch.setattr(build, "_key", lambda command: "key")
     monkeypatch.setattr(build, "SECONDS", 0.2)
     monkeypatch.setenv("STUCK", "1")
-    assert build.library() is None
-    assert caplog.messages[-1] == f"{WHY}{os.environ['CXX']} took more than 0 s"
-    assert caplog.records[-1].levelname == "WARNING"
+    assert refused(caplog)[-1] == f"{WHY}{os.environ['CXX']} took more than 0 s"
     assert not list(cache.glob(".*.so"))
 
 
@@ -292,20 +274,18 @@ def test_a_folder_from_which_nothing_is_loaded(real, cache, monkeypatch, caplog)
         raise OSError("failed to map segment from shared object")
 
     monkeypatch.setattr(build.ctypes, "CDLL", refuse)
-    assert build.library() is None
-    assert caplog.messages[-1].startswith(f"{WHY}{cache}/")
-    assert caplog.messages[-1].endswith(
+    said = refused(caplog)[-1]
+    assert said.startswith(f"{WHY}{cache}/")
+    assert said.endswith(
         f".so cannot be loaded (failed to map segment from shared object), so it is removed; "
         f"{ANOTHER}"
     )
-    assert caplog.records[-1].levelname == "WARNING"
 
 
 def test_nothing_is_built_where_no_program_may_lie(real, cache, monkeypatch, caplog):
     monkeypatch.setattr(build.os, "ST_NOEXEC", 8, raising=False)
     monkeypatch.setattr(build.os, "statvfs", lambda path: SimpleNamespace(f_flag=9))
-    assert build.library() is None
-    assert caplog.messages == [
+    assert refused(caplog) == [
         f"{WHY}{cache} is mounted noexec; name another folder in TORCHCAPS_CACHE"
     ]
 
@@ -318,8 +298,7 @@ def test_a_folder_of_somebody_else(real, cache, monkeypatch, caplog):
         os.chown(cache, owner, -1)
     else:
         monkeypatch.setattr(build.os, "geteuid", lambda: owner + 1)
-    assert build.library() is None
-    assert f"belongs to user {owner}, neither root nor you; name another" in caplog.messages[-1]
+    assert f"belongs to user {owner}, neither root nor you; name another" in refused(caplog)[-1]
 
 
 def test_a_program_that_asks_for_a_kernel_where_there_is_none(monkeypatch):
@@ -354,8 +333,7 @@ def test_an_operator_runs_on_processors_alone(operator):
 def test_a_cache_that_cannot_be_written(real, cache, monkeypatch, caplog, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "file"))
-    assert build.library() is None
-    assert caplog.messages == [
+    assert refused(caplog) == [
         f"{WHY}{tmp_path}/file/native cannot be made (File exists); name a folder in "
         f"TORCHCAPS_CACHE"
     ]
@@ -364,13 +342,11 @@ def test_a_cache_that_cannot_be_written(real, cache, monkeypatch, caplog, tmp_pa
 def test_a_folder_that_others_can_write_to_is_not_used(real, cache, caplog):
     cache.mkdir(parents=True)
     cache.chmod(0o777)
-    assert build.library() is None
-    assert caplog.messages == [
+    # Everything is slower than it need be, until somebody mends it.
+    assert refused(caplog) == [
         f"{WHY}others can write to {cache}, and may have left something in it; name a new folder "
         f"in TORCHCAPS_CACHE that only you can write to"
     ]
-    # Everything is slower than it need be, until somebody mends it.
-    assert caplog.records[-1].levelname == "WARNING"
     assert not any(cache.iterdir())
 
 
@@ -458,13 +434,11 @@ def test_a_planted_lock_is_not_opened(real, cache, monkeypatch, caplog, tmp_path
     by[what](victim)
     child = forked(lambda: build.library() is None)
     assert os.waitpid(child, 0)[1] == 0
-    assert build.library() is None
-    assert victim.read_text() == "years of work"
-    assert caplog.messages == [
+    assert refused(caplog) == [
         f"{WHY}{lock} should be a lock, but is a link or no ordinary file; somebody else may have "
         f"put it there: look at it, remove it, and name a new folder in TORCHCAPS_CACHE."
     ]
-    assert caplog.records[-1].levelname == "WARNING"
+    assert victim.read_text() == "years of work"
 
 
 BROKEN = {
@@ -475,20 +449,18 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_what_a_broken_compiler_makes_is_not_kept(real, cache, monkeypatch, caplog, tmp_path, how):
-    path = tmp_path / "compiler"
+def test_what_a_broken_compiler_makes_is_not_kept(
+    real, cache, monkeypatch, caplog, use_compiler, how
+):
     broken = BROKEN[how].format(real=real)
-    text = f"#!{sys.executable}\nimport os, pathlib, sys\nif '-o' in sys.argv:\n    {broken}\n"
-    path.write_text(text)
-    path.chmod(0o700)
-    monkeypatch.setenv("CXX", str(path))
+    use_compiler(
+        f"#!{sys.executable}\nimport os, pathlib, sys\nif '-o' in sys.argv:\n    {broken}\n"
+    )
     monkeypatch.setattr(build, "_key", lambda command: "key")
-    assert build.library() is None
-    said = caplog.messages[-1]
+    said = refused(caplog)[-1]
     assert said.startswith(f"{WHY}{cache}/key-")
     assert ".so cannot be loaded (" in said
     assert said.endswith(f"), so it is removed; {ANOTHER}")
-    assert caplog.records[-1].levelname == "WARNING"
     assert libraries(cache) == []
     # Once the compiler is mended, all is well.
     monkeypatch.delenv("CXX")
@@ -507,8 +479,7 @@ def test_who_builds_too_long_is_not_waited_for(real, cache, monkeypatch, caplog)
     cache.mkdir(parents=True, mode=0o700)
     with (cache / "key.lock").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert build.library() is None
-    assert caplog.messages == [f"{WHY}another process holds {cache}/key.lock"]
+        assert refused(caplog, "INFO") == [f"{WHY}another process holds {cache}/key.lock"]
 
 
 def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
@@ -526,10 +497,10 @@ def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
         (distance, "torchcaps_distance_job_size"),
         (dynamic, "torchcaps_job_size"),
         (em, "torchcaps_em_job_size"),
+        (winograd, "torchcaps_winograd_job_size"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
+@pytest.mark.usefixtures("kernels")
 def test_both_sides_know_the_same_fields(kernel, size):
-    if not build.available():
-        pytest.skip(NEEDS)
     assert ctypes.sizeof(kernel._Job) == getattr(build.library(), size)()

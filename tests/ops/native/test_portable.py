@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from contracts.test_form_contract import every_case
-from torchcaps.ops.native import build
 
 # What `-march=native` would be there.
 COMPILER = """#!{python}
@@ -55,19 +53,13 @@ def test_what_is_selected_below_is_there():
     [("x86-64", FOUR), ("x86-64-v3", NATIVE)],
     ids=["four lanes", "eight lanes"],
 )
-def test_the_laws_hold_with_shorter_vectors(machine, words, tmp_path):
-    real = next(filter(None, map(shutil.which, build.COMPILERS)), None)
-    if real is None:
-        pytest.skip("native kernels need a C++ compiler, c++, g++ or clang++")
-    compiler = tmp_path / "compiler"
-    compiler.write_text(COMPILER.format(python=sys.executable, machine=machine, real=real))
-    compiler.chmod(0o700)
-    variables = {"CXX": str(compiler), "TORCHCAPS_CACHE": str(tmp_path)}
+def test_the_laws_hold_with_shorter_vectors(machine, words, tmp_path, real, use_compiler):
+    use_compiler(COMPILER.format(python=sys.executable, machine=machine, real=real))
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", *plugins]
     done = subprocess.run(
         [*command, "-k", words, *LAWS],
-        **{"env": os.environ | variables, "cwd": TESTS},
+        **{"env": os.environ | {"TORCHCAPS_CACHE": str(tmp_path)}, "cwd": TESTS},
         **{"capture_output": True, "text": True},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

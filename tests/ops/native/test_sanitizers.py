@@ -1,7 +1,6 @@
 """The kernels under the compiler's sanitizers: no byte out of place, nothing undefined, no race."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,24 +51,18 @@ results_of("native", Case("dynamic"), leaves_of(Case("dynamic"), torch.float32))
 """
 
 
-def runtime(kind):
-    """The compiler, and its library that a sanitizer needs."""
-    real = next(filter(None, map(shutil.which, build.COMPILERS)), None)
-    if not real:
-        pytest.skip("native kernels need a C++ compiler, c++, g++ or clang++")
+def runtime(real, kind):
+    """The library of a compiler that a sanitizer needs."""
     command = [real, f"-print-file-name=lib{kind}.so"]
     found = Path(subprocess.run(command, capture_output=True, text=True).stdout.strip())
     if not found.is_absolute():
         pytest.skip(f"{real} has no lib{kind}.so, the library of its sanitizer")
-    return real, found
+    return found
 
 
-def test_no_kernel_leaves_its_memory_or_what_the_language_defines(tmp_path):
-    real, library = runtime("asan")
-    compiler = tmp_path / "compiler"
-    compiler.write_text(COMPILER.format(real=real))
-    compiler.chmod(0o700)
-    variables = {"CXX": str(compiler), "TORCHCAPS_CACHE": str(tmp_path), "LD_PRELOAD": str(library)}
+def test_no_kernel_leaves_its_memory_or_what_the_language_defines(tmp_path, real, use_compiler):
+    variables = {"TORCHCAPS_CACHE": str(tmp_path), "LD_PRELOAD": str(runtime(real, "asan"))}
+    use_compiler(COMPILER.format(real=real))
     # Python itself frees little at its end.
     variables |= {"ASAN_OPTIONS": "detect_leaks=0", "TORCHCAPS_NATIVE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(sys.path)
@@ -83,8 +76,8 @@ def test_no_kernel_leaves_its_memory_or_what_the_language_defines(tmp_path):
     assert "AddressSanitizer: heap-buffer-overflow" in told.stderr
 
 
-def test_kernels_called_at_once_do_not_race(tmp_path):
-    real, _ = runtime("tsan")
+def test_kernels_called_at_once_do_not_race(tmp_path, real):
+    runtime(real, "tsan")
     program, source = tmp_path / "at_once", Path(__file__).with_name("at_once.cpp")
     flags = [flag for flag in build.FLAGS if flag not in ("-O2", "-shared", "-fPIC")]
     flags += ["-O1", "-g1", "-fsanitize=thread", f"-I{build.FOLDER}"]
