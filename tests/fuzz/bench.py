@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import json
 import shutil
-import struct
 import sys
 from pathlib import Path
 from unittest import mock
@@ -13,8 +12,12 @@ import numpy as np
 import torch
 from PIL import Image
 
+import laid_norb
+import laid_npz
+import laid_pictures
 from fuzz.trial import quiet
 from laid_cifar import PICTURE, archive, binary_ten, member, python_ten
+from laid_idx import idx
 from laid_mat import affnist_bytes, svhn_bytes, zipped
 from made_records import made
 from torchcaps import create_model, save
@@ -88,16 +91,11 @@ class Bench:
         digits = self.folder / "mnist"
         digits.mkdir()
         for stem, count in (("train", 20), ("t10k", 10)):
-            pixels = noise.integers(0, 256, (count, 28, 28), dtype=np.uint8).tobytes()
-            images = struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28) + pixels
-            answers = struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(range(10)) * (count // 10)
+            images = idx((count, 28, 28), noise.bytes(count * 784))
+            answers = idx((count,), bytes(range(10)) * (count // 10))
             (digits / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
             (digits / f"{stem}-labels-idx1-ubyte").write_bytes(answers)
-        np.savez_compressed(
-            self.folder / "set.npz",
-            images=noise.integers(0, 256, (6, 5, 5), dtype=np.uint8),
-            labels=np.arange(6) % 3,
-        )
+        laid_npz.lay(self.folder / "set.npz", laid_npz.GOOD)
         for name, mode in (("cat", "L"), ("dog", "RGB")):
             (self.folder / "pictures" / name).mkdir(parents=True)
             for n, kind in enumerate(("png", "jpg", "bmp")):
@@ -109,24 +107,9 @@ class Bench:
         self.groups.write_text("\n".join(["file,patient", *rows]) + "\n")
         (self.folder / "test_32x32.mat").write_bytes(svhn_bytes())
         zipped(self.folder / "test.mat.zip", test=affnist_bytes())
-        self._lay_norb()
+        (self.folder / "norb").mkdir()
+        laid_norb.folder(self.folder / "norb")
         self._lay_photographs()
-
-    def _lay_norb(self) -> None:
-        folder = self.folder / "norb"
-        folder.mkdir()
-        stem = "smallnorb-5x46789x9x18x6x2x96x96-training"
-        noise = np.random.default_rng(1)
-        pixels = noise.integers(0, 256, (3, 2, 96, 96), dtype=np.uint8)
-        parts = {
-            "dat": (0x1E3D4C55, pixels),
-            "cat": (0x1E3D4C54, np.arange(3, dtype="<i4")),
-            "info": (0x1E3D4C54, np.zeros((3, 4), dtype="<i4")),
-        }
-        for name, (magic, array) in parts.items():
-            sizes = [*array.shape, *[1] * (3 - array.ndim)]
-            head = struct.pack(f"<2I{len(sizes)}I", magic, array.ndim, *sizes)
-            (folder / f"{stem}-{name}.mat").write_bytes(head + array.tobytes())
 
     def _lay_photographs(self) -> None:
         """CIFAR, packed and not, and Tiny ImageNet."""
@@ -134,16 +117,7 @@ class Bench:
         python_ten(self.folder / "pickled")
         inside = member("cifar-10-batches-bin/test_batch.bin", b"\x03" + PICTURE)
         archive(self.folder / "cifar-10-binary.tar.gz", inside)
-        self.tiny = self.folder / "tiny-imagenet-200"
-        for k, wnid in enumerate(("n02", "n01")):
-            places = (f"train/{wnid}/images/{wnid}_0.JPEG", f"val/images/val_{k}.JPEG")
-            for place in places:
-                (self.tiny / place).parent.mkdir(parents=True, exist_ok=True)
-                Image.new("RGB", (6, 6), (100 * k,) * 3).save(self.tiny / place, "JPEG")
-        (self.tiny / "wnids.txt").write_text("n02\nn01\n")
-        (self.tiny / "words.txt").write_text("n01\tgoldfish, Carassius auratus\nn02\tcrane\n")
-        notes = "val_0.JPEG\tn02\t0\t0\t5\t5\nval_1.JPEG\tn01\t1\t1\t5\t5\n"
-        (self.tiny / "val" / "val_annotations.txt").write_text(notes)
+        self.tiny = laid_pictures.tiny(self.folder / "tiny-imagenet-200")
 
     def _lay_published(self) -> None:
         """What a server sends for the one file of a published set, and what is here of it."""
