@@ -1,5 +1,6 @@
 """Traces made by hand: lengths and couplings are chosen, so every measure can be had on paper."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
@@ -14,6 +15,19 @@ def capsules(lengths):
     return Capsules(length.unsqueeze(-1) * torch.tensor([0.6, 0.8], dtype=torch.float64), length)
 
 
+def layer(name, children, coupling, parents, **more):
+    """A layer that was routed in one step."""
+    routed = Routed(parents, (Step(children, coupling, parents),))
+    return LayerTrace(name, children, routed, **more)
+
+
+def recoupled(layer, *couplings):
+    """The same layer with a step of each of these couplings, of whatever dtype."""
+    (step,) = layer.routed.steps
+    steps = tuple(step._replace(coupling=coupling) for coupling in couplings)
+    return replace(layer, routed=layer.routed._replace(steps=steps))
+
+
 def network(couplings, lengths=None):
     """A trace of layers {name: couplings [k, i, j]}; capsules are 0.5 long unless `lengths`, by the
     name of a layer or "primary", says otherwise."""
@@ -25,8 +39,7 @@ def network(couplings, lengths=None):
     for name, coupling in couplings.items():
         even = torch.full((images, coupling.shape[2]), 0.5)
         parents = capsules(lengths.get(name, even))
-        routed = Routed(parents, (Step(children, coupling, parents),))
-        trace.append(LayerTrace(name=name, children=children, routed=routed))
+        trace.append(layer(name, children, coupling, parents))
         children = parents
     return tuple(trace)
 

@@ -6,8 +6,8 @@ import torch
 
 import torchcaps as tc
 from torchcaps.analysis import backtracked, tree_pixels, tree_size
-from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
-from traces import network
+from torchcaps.types import Capsules, Window
+from traces import layer, network
 
 
 def test_a_tree_of_two_layers_on_paper():
@@ -37,10 +37,9 @@ def test_the_size_of_a_tree_on_paper():
     assert tree_size(alone, torch.tensor([0]), n_classes=3).tolist() == [1]
 
 
-def layer(name, children, coupling, parents, **more):
+def made(name, children, coupling, parents, **more):
     below, above = (Capsules(torch.ones(1, n, 2), torch.ones(1, n)) for n in (children, parents))
-    routed = Routed(above, (Step(below, torch.as_tensor(coupling)[None], above),))
-    return LayerTrace(name, below, routed, **more)
+    return layer(name, below, torch.as_tensor(coupling)[None], above, **more)
 
 
 def through_windows():
@@ -49,9 +48,9 @@ def through_windows():
     window = Window((1, 3, 2), (1, 2), (1, 1))
     first = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
     second = [[0.7, 0.3], [0.5, 0.5], [0.4, 0.6], [0.1, 0.9]]
-    low = layer("conv", 6, [first, second], 4, window=window)
+    low = made("conv", 6, [first, second], 4, window=window)
     # Only type 1 of window 0 and type 1 of window 1 choose class 0.
-    return low, layer("classes", 4, [[0.4, 0.6], [0.9, 0.1], [0.5, 0.5], [0.8, 0.2]], 2)
+    return low, made("classes", 4, [[0.4, 0.6], [0.9, 0.1], [0.5, 0.5], [0.8, 0.2]], 2)
 
 
 def test_a_tree_through_windows_on_paper():

@@ -7,8 +7,8 @@ import torch
 
 from torchcaps.analysis import routing_dynamics
 from torchcaps.analysis.dynamics import perfect_std
-from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
-from traces import even, network, switching
+from torchcaps.types import Capsules, Window
+from traces import even, layer, network, switching
 
 
 def measured(coupling, lengths=None, **options):
@@ -42,22 +42,21 @@ def windowed(dead_parent=False):
         lengths[:, 1] = 0
     parents = Capsules(lengths.unsqueeze(-1), lengths)
     children = Capsules(torch.ones(2, 4, 1, dtype=torch.float64))
-    routed = Routed(parents, (Step(children, coupling, parents),))
-    return (LayerTrace("conv", children, routed, window=window),)
+    return (layer("conv", children, coupling, parents, window=window),)
 
 
 def test_windows_are_means_over_slots():
-    (layer,) = routing_dynamics(windowed()).layers
+    (row,) = routing_dynamics(windowed()).layers
     # Two of four slots are perfect, two are frozen.
-    assert (layer.dyr, layer.dys) == pytest.approx((0.5, 1.0))
-    assert (layer.n_children, layer.n_parents, layer.even) == (4, 4, 0.5)
-    assert layer.mean.shape == (2, 2, 2)
+    assert (row.dyr, row.dys) == pytest.approx((0.5, 1.0))
+    assert (row.n_children, row.n_parents, row.even) == (4, 4, 0.5)
+    assert row.mean.shape == (2, 2, 2)
 
 
 def test_a_window_with_one_living_parent_has_no_routing():
-    (layer,) = routing_dynamics(windowed(dead_parent=True)).layers
-    assert layer.dyr == pytest.approx(0)
-    assert layer.n_parents == 3
+    (row,) = routing_dynamics(windowed(dead_parent=True)).layers
+    assert row.dyr == pytest.approx(0)
+    assert row.n_parents == 3
 
 
 def test_the_sweep_has_other_thresholds():

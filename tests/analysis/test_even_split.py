@@ -14,8 +14,8 @@ from torchcaps.analysis import (
     tree_size,
 )
 from torchcaps.analysis.even_split import even_split
-from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
-from traces import network, result_of
+from torchcaps.types import Capsules, Window
+from traces import layer, network, recoupled, result_of
 
 # Four positions in a row and windows of two: the outer children have one window, the others two.
 ROW = Window((1, 4, 1), (1, 2), (1, 1))
@@ -26,19 +26,16 @@ def over_positions(dtype=torch.float64):
     even = torch.tensor([[1 / 2, 1 / 4], [1 / 4, 1 / 4], [1 / 4, 1 / 2]], dtype=dtype)
     coupling = even[..., None].expand(2, 3, 2, 2)
     children, parents = (Capsules(torch.ones(2, n, 2), torch.ones(2, n)) for n in (4, 6))
-    routed = Routed(parents, (Step(children, coupling, parents),))
-    return (
-        LayerTrace("conv", children, routed, window=ROW, normalised_over="parents_and_positions"),
-    )
+    more = {"window": ROW, "normalised_over": "parents_and_positions"}
+    return (layer("conv", children, coupling, parents, **more),)
 
 
 def over(which, children, parents, dtype=torch.float32):
     """A dense layer whose couplings are all alike."""
     split = 1 / (children if which == "children" else parents)
-    (layer,) = network({"classes": torch.full((2, children, parents), split)})
-    (step,) = layer.routed.steps
-    step = step._replace(coupling=step.coupling.to(dtype))
-    return (replace(layer, routed=Routed(layer.routed.parents, (step,)), normalised_over=which),)
+    coupling = torch.full((2, children, parents), split, dtype=torch.float64)
+    (only,) = network({"classes": coupling})
+    return (replace(recoupled(only, coupling.to(dtype)), normalised_over=which),)
 
 
 EVEN = {
@@ -95,18 +92,17 @@ def test_networks_of_half_precision_have_even_splits(dtype):
 
 def test_what_is_not_even_in_half_precision_is_not():
     """Of a child the first parent has a twentieth more than the second."""
-    (layer,) = over("parents", 4, 2, torch.bfloat16)
-    (step,) = layer.routed.steps
-    step = step._replace(coupling=torch.tensor([0.5125, 0.4875]).bfloat16().expand(2, 4, 2))
-    trace = (replace(layer, routed=Routed(layer.routed.parents, (step,))),)
+    (only,) = over("parents", 4, 2)
+    coupling = torch.tensor([0.5125, 0.4875]).bfloat16().expand(2, 4, 2)
+    trace = (recoupled(only, coupling),)
     assert result_of(MeasureInDegree(), trace).layers[0].each.tolist() == [4, 0]
 
 
 def test_over_children_on_paper():
     """Four children of two parents, columns that sum to one: an even split is 1/4."""
     coupling = torch.tensor([[[0.7, 0.1], [0.1, 0.3], [0.1, 0.3], [0.1, 0.3]]]).double()
-    (layer,) = network({"classes": coupling})
-    trace = (replace(layer, normalised_over="children"),)
+    (only,) = network({"classes": coupling})
+    trace = (replace(only, normalised_over="children"),)
     assert result_of(MeasureInDegree(), trace).layers[0].each.tolist() == [1, 3]
     # Below 1/8 lie the three of the first parent and the one of the second.
     assert result_of(MeasureInequality(), trace).layers[0].small == 0.5
@@ -114,9 +110,9 @@ def test_over_children_on_paper():
 
 
 def test_over_positions_on_paper():
-    (layer,) = over_positions()
-    assert even_split(layer)[..., 0].tolist() == [[0.5, 0.25], [0.25, 0.25], [0.25, 0.5]]
-    (row,) = result_of(MeasureDynamics(), (layer,)).layers
+    (only,) = over_positions()
+    assert even_split(only)[..., 0].tolist() == [[0.5, 0.25], [0.25, 0.25], [0.25, 0.5]]
+    (row,) = result_of(MeasureDynamics(), (only,)).layers
     assert row.even == pytest.approx((2 * 0.5 + 4 * 0.25) / 6)
 
 

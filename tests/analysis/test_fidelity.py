@@ -10,7 +10,7 @@ import traces
 from error_text import text_of
 from torchcaps.analysis import MeasureFidelity, class_paths
 from torchcaps.analysis.fidelity import mutual_information, parts_of_capsules
-from torchcaps.types import LayerTrace, Output, Routed, Step, Window
+from torchcaps.types import Output, Window
 
 PARTS, CLASSES = 5, 4
 
@@ -87,9 +87,7 @@ def test_strays_that_go_to_the_whole_cost_edges_alone():
     images = Images(400)
     always = torch.nn.functional.one_hot(images.labels, CLASSES).double()
     found = fidelity(images, {"classes": always[:, None].expand(-1, PARTS, -1)})
-    judged = torch.arange(400)
     own, shown = (images.parts == 2).sum(), (images.parts > 0).sum()
-    assert len(judged) == 400
     # About half of the images are judged; F = 2 own / (shown + own).
     assert found.f1 == pytest.approx(float(2 * own / (shown + own)), abs=0.05)
     assert 0 < found.edges < 1
@@ -110,9 +108,8 @@ def through_windows(images, first, second):
     classes above these four."""
     window = Window((1, 3, 2), (1, 2), (1, 1))
     below, middle, above = (traces.capsules(torch.full((images, n), 0.5)) for n in (6, 4, CLASSES))
-    low = Routed(middle, (Step(below, first, middle),))
-    high = Routed(above, (Step(middle, second, above),))
-    return LayerTrace("conv", below, low, window=window), LayerTrace("classes", middle, high)
+    low = traces.layer("conv", below, first, middle, window=window)
+    return low, traces.layer("classes", middle, second, above)
 
 
 def test_paths_through_windows_are_sums_over_all_that_see_a_child():
@@ -152,13 +149,9 @@ def test_a_true_tree_through_windows_has_one():
     shown = traces.capsules((images.parts > 0).double() * 0.8)
     middle, above = (traces.capsules(torch.full((400, n), 0.5)) for n in (PARTS * 4, CLASSES))
     second = torch.eye(CLASSES, dtype=torch.float64).repeat(PARTS, 1).expand(400, -1, -1)
-    low = Routed(middle, (Step(shown, tree[:, :, None], middle),))
-    high = Routed(above, (Step(middle, second, above),))
     window = Window((1, PARTS, 1), (1, 1), (1, 1))
-    trace = (
-        LayerTrace("conv", shown, low, window=window),
-        LayerTrace("classes", middle, high),
-    )
+    low = traces.layer("conv", shown, tree[:, :, None], middle, window=window)
+    trace = low, traces.layer("classes", middle, second, above)
     found = MeasureFidelity(lambda batch: batch.parts)
     found.update(Output(torch.ones(400, CLASSES), "lengths", trace=trace), images)
     assert (found.result().edges, found.result().tree) == pytest.approx((1, 1))

@@ -2,13 +2,12 @@
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 import torch
 
 from torchcaps.analysis import MeasureKeys, quantise
-from traces import network, result_of
+from traces import network, recoupled, result_of
 
 
 def keys_of(coupling, predicted, **options):
@@ -40,15 +39,10 @@ def test_keys_are_those_of_quantised_couplings_in_every_dtype(dtype):
     around = [tenth.nextafter(tenth.new_tensor(end)) for end in (0.0, 1.0)]
     coupling = torch.stack([tenth, *around]).view(3, 1, 1).expand(3, 4, 2)
     (layer,) = network({"classes": coupling})
-    (step,) = layer.routed.steps
-    step = step._replace(coupling=quantise(coupling, levels=6))
-    on_grid = replace(layer, routed=layer.routed._replace(steps=(step,)))
-    step = step._replace(coupling=coupling)
-    as_it_is = replace(layer, routed=layer.routed._replace(steps=(step,)))
     found = []
-    for trace in (on_grid, as_it_is):
+    for each in (quantise(coupling, levels=6), coupling):
         measurement = MeasureKeys(levels=6, sweep=())
-        measurement.add((trace,), torch.zeros(3, dtype=torch.int64))
+        measurement.add((recoupled(layer, each),), torch.zeros(3, dtype=torch.int64))
         found.append((measurement.result().classes[0].counts, measurement.dictionary(0)))
     assert found[0] == found[1]
     assert found[0][0] == (3,)

@@ -1,13 +1,13 @@
 """Polarisation on paper: none, whole, between, by iteration, and where it is not defined."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 from torchcaps.analysis import MeasurePolarisation, polarisation
-from traces import even, network, switching
+from torchcaps.analysis.trace import last_coupling
+from traces import even, network, recoupled, switching
 
 
 def measured(*traces):
@@ -26,9 +26,7 @@ def test_one_row_on_paper():
 def test_the_t_score_is_of_the_last_iteration_and_over_layers():
     halves = torch.tensor([[[0.5, 0.5, 0, 0]]]).expand(3, 3, 4)
     lower, upper = network({"hidden": halves, "classes": switching(3, 4)[:, :1].expand(3, 4, 4)})
-    (last,) = upper.routed.steps
-    early = last._replace(coupling=even(3, 4, 4))
-    upper = replace(upper, routed=upper.routed._replace(steps=(early, last)))
+    upper = recoupled(upper, even(3, 4, 4), last_coupling(upper))
     # Half of log 4 below, one parent a child above, whatever came before.
     assert measured((lower, upper)).t_score == pytest.approx((0.5 + 1) / 2)
     one_parent = network({"hidden": halves, "classes": torch.ones(3, 4, 1)})
@@ -37,9 +35,6 @@ def test_the_t_score_is_of_the_last_iteration_and_over_layers():
 
 def test_a_row_for_every_kept_iteration():
     (layer,) = network({"classes": switching(3, 4)})
-    (last,) = layer.routed.steps
-    first = last._replace(coupling=even(3, 3, 4))
-    trace = (replace(layer, routed=layer.routed._replace(steps=(first, last))),)
-    rows = measured(trace).steps
+    rows = measured((recoupled(layer, even(3, 3, 4), last_coupling(layer)),)).steps
     assert [(row.name, row.iteration) for row in rows] == [("classes", 1), ("classes", 2)]
     assert [row.strongest for row in rows] == [0.25, 1]

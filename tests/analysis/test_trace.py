@@ -1,5 +1,7 @@
 """Reading a trace: joined batches are one batch, layers have names, capsules have lengths."""
 
+from dataclasses import replace
+
 import torch
 from torch.utils import _pytree
 
@@ -13,7 +15,7 @@ from torchcaps.analysis import (
 from torchcaps.analysis.trace import judged_answers, last_coupling, predicted_classes
 from torchcaps.layers import Conv3dCapsules
 from torchcaps.types import Capsules, LayerTrace
-from traces import even, network
+from traces import even, network, recoupled
 
 COUPLING = torch.rand(7, 4, 3, generator=torch.Generator().manual_seed(1)).softmax(-1)
 LENGTHS = torch.rand(7, 4, generator=torch.Generator().manual_seed(2))
@@ -36,16 +38,8 @@ def test_joining_keeps_what_has_no_images():
     (layer,) = network({"classes": even(2, 3, 4)})
     bare = Capsules(layer.children.pose, None)
     weight = torch.ones(3, 4, 2, 2)
-    trace = (
-        type(layer)(
-            name="classes",
-            children=bare,
-            routed=layer.routed,
-            child_grid=(1, 1, 3),
-            normalised_over="children",
-            weight=weight,
-        ),
-    )
+    more = {"child_grid": (1, 1, 3), "normalised_over": "children", "weight": weight}
+    trace = (replace(layer, children=bare, **more),)
     (joined,) = join([trace, trace])
     assert joined.children.activation is None
     assert joined.children.pose.shape == (4, 3, 2)
@@ -68,11 +62,9 @@ def test_an_activation_comes_before_the_length_of_a_pose():
 
 def test_the_last_step_made_the_parents():
     (layer,) = network({"classes": even(2, 3, 4)})
-    step = layer.routed.steps[0]
-    later = step._replace(coupling=step.coupling / 2)
-    two = layer.routed._replace(steps=(step, later))
-    kept = type(layer)(name="classes", children=layer.children, routed=two)
-    assert last_coupling(kept) is later.coupling
+    (first,) = layer.routed.steps
+    later = first.coupling / 2
+    assert last_coupling(recoupled(layer, first.coupling, later)) is later
 
 
 def test_networks_without_capsules_have_nothing_to_join():
