@@ -10,8 +10,9 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from unittest import mock
 
 import torch
@@ -62,54 +63,58 @@ class Target(NamedTuple):
 
 def targets(bench: Bench) -> list[Target]:
     run, folder = bench.run, bench.folder
+    weights = partial(_weights, bench.network)
     found = [
-        Target("recipe.toml", bench.recipe, lambda: read_recipe(bench.recipe)),
-        Target(
-            "saved network",
-            bench.network,
-            lambda: load(bench.network).state_dict(),
-            _equal_to(load(bench.network).state_dict()),
-        ),
-        Target("npz", folder / "set.npz", lambda: from_npz(folder / "set.npz")),
+        Target("recipe.toml", bench.recipe, partial(read_recipe, bench.recipe)),
+        Target("saved network", bench.network, weights, _equal_to(weights())),
+        Target("npz", folder / "set.npz", partial(from_npz, folder / "set.npz")),
     ]
     for name, read in _readers_of(run).items():
         path = getattr(run, name) if hasattr(run, name) else run.folder / "digests.json"
         before = read()
         found.append(Target(f"run: {path.name}", path, read, _equal_to(before)))
-        found.append(Target(f"check: {path.name}", path, lambda: check_run(run.folder)))
+        found.append(Target(f"check: {path.name}", path, partial(check_run, run.folder)))
     found += _of_results(bench)
     found += _behind_digests(bench)
     found += _of_photographs(bench)
     found += _of_published(bench)
     found += _of_studies(bench)
     for path in sorted((folder / "mnist").iterdir()):
-        split = "train" if path.name.startswith("train") else "test"
-        found.append(Target(path.name, path, lambda split=split: mnist(folder / "mnist", split)))
+        read = partial(mnist, path.parent, _split_of(path))
+        found.append(Target(path.name, path, read))
+        if path.name.endswith("images-idx3-ubyte.gz"):
+            found.append(Target(path.name, path, read, change=in_gzip))
     for path in sorted((folder / "norb").iterdir()):
-        found.append(Target(path.name, path, lambda: smallnorb(folder / "norb", "train")))
+        found.append(Target(path.name, path, partial(smallnorb, path.parent, "train")))
+    pictures = partial(image_folder, folder / "pictures", size=(5, 5))
     for path in sorted((folder / "pictures").glob("*/*")):
-        read = lambda: image_folder(folder / "pictures", size=(5, 5))  # noqa: E731
-        found.append(Target(f"picture {path.suffix}", path, read))
-    grouped = lambda: image_folder(folder / "pictures", size=(5, 5), groups="who.csv:patient")  # noqa: E731
+        found.append(Target(f"picture {path.suffix}", path, pictures))
+    grouped = partial(pictures, groups="who.csv:patient")
     found.append(Target("groups in csv", bench.groups, grouped))
     plain = folder / "mnist" / "t10k-labels-idx1-ubyte"
-    found.append(Target("idx", plain, lambda: read_idx(plain, axes=1)))
+    found.append(Target("idx", plain, partial(read_idx, plain, axes=1)))
     return found
+
+
+def _split_of(path: Path) -> Literal["train", "test"]:
+    return "train" if path.name.startswith("train") else "test"
+
+
+def _weights(path: Path) -> dict[str, torch.Tensor]:
+    return load(path).state_dict()
 
 
 def _of_results(bench: Bench) -> list[Target]:
     old, record = bench.old, bench.record
     side_by_side = lambda: compare([old.folder]).text()  # noqa: E731
+    files = (old.recipe_file, old.metrics_file, old.result_file, values_file(old.folder))
     read = [
-        (old.recipe_file, side_by_side),
-        (old.metrics_file, side_by_side),
-        (old.result_file, side_by_side),
-        (values_file(old.folder), side_by_side),
+        *((path, side_by_side) for path in files),
         (bench.folder / "old.claim", lambda: Ledger(bench.folder).claimed_by(1, "here")),
         (bench.study, lambda: read_study(str(bench.study)).cells()),
-        (record, lambda: _read_under_its_digest(record)),
+        (record, partial(_read_under_its_digest, record)),
     ]
-    whole = Target("record", record, lambda: read_record(record), _equal_to(read_record(record)))
+    whole = Target("record", record, partial(read_record, record), _equal_to(read_record(record)))
     return [whole, *(Target(f"results: {path.name}", path, reader) for path, reader in read)]
 
 
@@ -143,7 +148,7 @@ def _behind_digests(bench: Bench) -> list[Target]:
     for path in (stopped.state_file, stopped.recipe_file):
         add("eval", path, lambda: evaluate_file(stopped.folder).text())
     for path in (stopped.state_file, stopped.environment_file, stopped.metrics_file):
-        add("train", path, lambda: _go_on(stopped))
+        add("train", path, partial(_go_on, stopped))
     return found
 
 
@@ -157,45 +162,22 @@ def _go_on(run: Run) -> str:
 
 def _of_photographs(bench: Bench) -> list[Target]:
     folder, tiny = bench.folder, bench.tiny
-    tar = folder / "cifar-10-binary.tar.gz"
+    tar, binary = folder / "cifar-10-binary.tar.gz", folder / "cifar" / "data_batch_2.bin"
+    pickled, packed = folder / "pickled" / "test_batch", folder / "set.npz"
+    in_tar = partial(cifar10, tar, "test")
     found = [
-        Target(
-            "cifar",
-            folder / "cifar" / "data_batch_2.bin",
-            lambda: cifar10(folder / "cifar", "train"),
-        ),
+        Target("cifar", binary, partial(cifar10, binary.parent, "train")),
         # Their parsers see nothing but the published bytes, of which these are none.
-        Target("mat", folder / "test_32x32.mat", lambda: svhn(folder, "test")),
-        Target("mat in zip", folder / "test.mat.zip", lambda: affnist(folder, "test")),
-        Target(
-            "pickled cifar",
-            folder / "pickled" / "test_batch",
-            lambda: cifar10(folder / "pickled", "test"),
-        ),
-        Target("cifar tar", tar, lambda: cifar10(tar, "test")),
-        Target("cifar tar", tar, lambda: cifar10(tar, "test"), change=in_gzip),
-        Target("npz", folder / "set.npz", lambda: from_npz(folder / "set.npz"), change=in_zip),
+        Target("mat", folder / "test_32x32.mat", partial(svhn, folder, "test")),
+        Target("mat in zip", folder / "test.mat.zip", partial(affnist, folder, "test")),
+        Target("pickled cifar", pickled, partial(cifar10, pickled.parent, "test")),
+        Target("cifar tar", tar, in_tar),
+        Target("cifar tar", tar, in_tar, change=in_gzip),
+        Target("npz", packed, partial(from_npz, packed), change=in_zip),
     ]
-    for name in ("train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz"):
-        split = "train" if name.startswith("train") else "test"
-        found.append(
-            Target(
-                name,
-                folder / "mnist" / name,
-                lambda split=split: mnist(folder / "mnist", split),
-                change=in_gzip,
-            )
-        )
-    for path in sorted(tiny.rglob("*.*")):
-        if path.is_file():
-            found.append(
-                Target(
-                    f"tiny imagenet: {path.name}",
-                    path,
-                    lambda: [tiny_imagenet(tiny, split) for split in ("train", "test")],
-                )
-            )
-    return found
+    both = lambda: [tiny_imagenet(tiny, split) for split in ("train", "test")]  # noqa: E731
+    paths = [path for path in sorted(tiny.rglob("*.*")) if path.is_file()]
+    return [*found, *(Target(f"tiny imagenet: {path.name}", path, both) for path in paths)]
 
 
 def _of_studies(bench: Bench) -> list[Target]:
@@ -203,13 +185,13 @@ def _of_studies(bench: Bench) -> list[Target]:
     cell = bench.ledger.run(bench.of_study.cells()[0])
     files = [bench.study, values_file(cell.folder)]
     files += [cell.recipe_file, cell.metrics_file, cell.result_file, cell.environment_file]
-    run = lambda: _study_run(bench)  # noqa: E731
-    found = [Target(f"study run: {path.name}", path, run) for path in files]
-    for what in ("report", "tables"):
-        read = lambda what=what: _of_record(bench, what)  # noqa: E731
-        found.append(Target(f"study {what}: record", bench.record, read))
-    tables = lambda: _of_record(bench, "tables")  # noqa: E731
-    return [*found, Target("study tables: README.md", bench.readme, tables)]
+    report, tables = (partial(_of_record, bench, what) for what in ("report", "tables"))
+    return [
+        *(Target(f"study run: {path.name}", path, partial(_study_run, bench)) for path in files),
+        Target("study report: record", bench.record, report),
+        Target("study tables: record", bench.record, tables),
+        Target("study tables: README.md", bench.readme, tables),
+    ]
 
 
 def _study_run(bench: Bench) -> str:
@@ -241,8 +223,8 @@ def _of_published(bench: Bench) -> list[Target]:
     """What a server answers, and what was begun: what is kept in the end was published."""
     whole = lambda found: found == bench.published  # noqa: E731
     return [
-        Target("data get: answer", bench.answer, lambda: _fetched(bench), whole),
-        Target("data get: begun", bench.partial, lambda: _fetched(bench), whole),
+        Target("data get: answer", bench.answer, partial(_fetched, bench), whole),
+        Target("data get: begun", bench.partial, partial(_fetched, bench), whole),
     ]
 
 
@@ -306,7 +288,7 @@ def _readers_of(run: Run) -> dict[str, Callable[[], Any]]:
         "environment_file": run.began,
         "metrics_file": run.metrics,
         "result_file": run.result,
-        "model_file": lambda: load(run.model_file).state_dict(),
+        "model_file": lambda: _weights(run.model_file),
         "state_file": lambda: state_of(run, recipe) and run.state_file.read_bytes(),
         "digests": lambda: run.result(),
     }
