@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from torchcaps.ops.convolution import winograd as kernel
 from torchcaps.ops.costs import COSTS
@@ -65,27 +66,31 @@ def doubled(given):
     return [x.detach().double().requires_grad_() for x in given]
 
 
+def both(given, padding, upstream):
+    """Ours, and what is right, of a direct convolution in double precision."""
+    right = through(direct, doubled(given), padding, upstream.double())
+    return through(ours, given, padding, upstream), right
+
+
+def assert_near(found, right):
+    """By the largest number of each."""
+    for our_result, other in zip(found, right, strict=True):
+        assert float((our_result - other).abs().max() / other.abs().max()) <= 1e-6
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_whole_numbers_are_exact(shape, layout):
     given = tensors(shape, layout, whole=True)
-    expected = direct(*doubled(given), shape[-1])
-    upstream = torch.randint(-2, 3, expected.shape).float()
-    right = through(direct, doubled(given), shape[-1], upstream.double())
-    for our_result, other in zip(through(ours, given, shape[-1], upstream), right, strict=True):
-        assert torch.equal(our_result.double(), other)
+    upstream = torch.randint(-2, 3, direct(*given, shape[-1]).shape).float()
+    assert_close(*both(given, shape[-1], upstream), rtol=0, atol=0, check_dtype=False)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_other_numbers_are_near(shape, layout):
     given = tensors(shape, layout)
-    expected = direct(*doubled(given), shape[-1])
-    upstream = torch.randn(expected.shape)
-    right = through(direct, doubled(given), shape[-1], upstream.double())
-    found = through(ours, given, shape[-1], upstream)
-    for our_result, other in zip(found, right, strict=True):
-        assert float((our_result - other).abs().max() / other.abs().max()) <= 1e-6
+    assert_near(*both(given, shape[-1], torch.randn(direct(*given, shape[-1]).shape)))
 
 
 def test_one_tile_by_hand():
@@ -109,8 +114,7 @@ def test_gradients_can_be_differentiated():
         return torch.autograd.grad(sum((g * g).sum() for g in first), given)
 
     given = [x, weight, bias]
-    for our_result, other in zip(second(ours, given), second(direct, doubled(given)), strict=True):
-        assert float((our_result - other).abs().max() / other.abs().max()) <= 1e-6
+    assert_near(second(ours, given), second(direct, doubled(given)))
 
 
 @pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, repeat=2)), ids=str)
@@ -142,9 +146,7 @@ def test_upstream_gradients_may_lie_anyhow():
     given = tensors(SOME, whole=True)
     upstream = torch.randint(-2, 3, (50, 3, 5, 3)).float().transpose(0, 1)
     for g in (upstream, torch.ones(()).expand(3, 50, 5, 3)):
-        right = through(direct, doubled(given), 0, g.double())
-        for our_result, other in zip(through(ours, given, 0, g), right, strict=True):
-            assert torch.equal(our_result.double(), other)
+        assert_close(*both(given, 0, g), rtol=0, atol=0, check_dtype=False)
 
 
 def test_threads_change_no_bit():
