@@ -3,15 +3,11 @@
 import pytest
 import torch
 
-from ops.random_votes import random_votes
+from ops.test_routing_laws import drawn
 from torchcaps.ops import distance_routing
 
 # Above the length of every vote here: nothing is shortened.
 LONG = torch.tensor(1e3, dtype=torch.float64)
-
-
-def random_lengths(*shape):
-    return 0.2 + 2 * torch.rand(*shape, dtype=torch.float64)
 
 
 def near_and_average(n_out):
@@ -73,7 +69,8 @@ def test_votes_are_no_longer_than_their_child_on_paper(vote, length, expected, b
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_measured_distances_given_back_change_no_bit(dtype):
-    votes, lengths = random_votes(4, 5, 3, 4, dtype=dtype), random_lengths(4, 5).to(dtype)
+    tensors = drawn("distance", (4, 5, 3, 4), "activation")
+    votes, lengths = (x.to(dtype) for x in tensors.values())
     measured = distance_routing(votes, lengths, scale="batch", keep="last")
     stored = distance_routing(votes, lengths, scale=measured.scale, keep="last")
     assert torch.equal(stored.parents.pose, measured.parents.pose)

@@ -1,42 +1,20 @@
 """EM routing: its laws, and windows that compete; numbers on paper are in on_paper.toml."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 
+from ops import test_routing_laws as laws
 from ops.random_votes import random_votes
-from torchcaps.ops import em_routing
 from torchcaps.types import Window
 
+drawn, route = partial(laws.drawn, "em"), partial(laws.route, "em")
 VARIANTS = ["paper", "official", "gritzman"]
-# The released code that "official" is multiplies beta_a by 5000.
-BETA_A = {"paper": 1.0, "official": 1e-3, "gritzman": 1.0}
 FLOOR = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
 OVERLAPPING = Window((4, 5, 2), (3, 2), (1, 2))
 DISJOINT = Window((5, 5, 2), (2, 2), (2, 2))  # the last row and column are in no window
-
-
-def random_arguments(*shape, variant="paper"):
-    """Votes of this shape and everything that goes with them."""
-    n_out = shape[-2]
-    return {
-        "votes": random_votes(*shape),
-        "activation": torch.rand(*shape[:-2], dtype=torch.float64),
-        "beta_a": random_votes(n_out) * BETA_A[variant],
-        "beta_u": random_votes(n_out),
-    }
-
-
-def route(arguments, **options):
-    """The op, with votes and activation where they stand."""
-    arguments = dict(arguments)
-    return em_routing(arguments.pop("votes"), arguments.pop("activation"), **arguments, **options)
-
-
-def parts(routed):
-    """Every number of a routing: poses, activations, couplings."""
-    return [*routed.parents, *(step.coupling for step in routed.steps)]
 
 
 def assert_near(ours, theirs, error=1e-12):
@@ -58,7 +36,7 @@ def e_step(votes, coupling, activation, parents, floor):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_e_step_is_the_posterior_of_a_mixture(variant):
-    arguments = random_arguments(2, 7, 3, 2, variant=variant)
+    arguments = drawn((2, 7, 3, 2), options={"variant": variant})
     steps = route(arguments, variant=variant, lambda_=1.0, keep="steps").steps
     for before, after in itertools.pairwise(steps):
         joint = e_step(
@@ -75,7 +53,7 @@ def test_e_step_is_the_posterior_of_a_mixture(variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_e_step_of_all_windows_is_the_posterior_over_them(variant):
     child_id = OVERLAPPING.child_id()
-    arguments = random_arguments(2, *child_id.shape, 3, 2, variant=variant)
+    arguments = drawn((2, *child_id.shape, 3, 2), options={"variant": variant})
     steps = route(
         arguments, variant=variant, compete="all", child_id=child_id, lambda_=1.0, keep="steps"
     ).steps
@@ -94,7 +72,7 @@ def test_e_step_of_all_windows_is_the_posterior_over_them(variant):
 
 @pytest.mark.parametrize("variant", ["paper", "gritzman"])
 def test_a_shift_of_all_votes_of_a_parent_shifts_its_pose_alone(variant):
-    arguments, shift = random_arguments(2, 7, 3, 4), random_votes(3, 4)
+    arguments, shift = drawn((2, 7, 3, 4)), random_votes(3, 4)
     moved = arguments | {"votes": arguments["votes"] + shift}
     options = {"variant": variant, "lambda_": 1.0, "keep": "steps"}
     before, after = route(arguments, **options), route(moved, **options)
@@ -105,14 +83,14 @@ def test_a_shift_of_all_votes_of_a_parent_shifts_its_pose_alone(variant):
 
 
 def test_gritzman_is_the_paper_at_a_hundred_children_a_parent():
-    arguments = random_arguments(200, 2, 3)
+    arguments = drawn((200, 2, 3))
     options = {"variance_floor": 1e-4, "keep": "last"}
     paper, gritzman = (route(arguments, variant=v, **options) for v in ("paper", "gritzman"))
-    assert_near(parts(gritzman), parts(paper))
+    assert_near(gritzman, paper)
 
 
 def test_every_child_twice_costs_gritzman_nothing():
-    arguments = random_arguments(4, 3, 2)
+    arguments = drawn((4, 3, 2))
     twice = arguments | {name: arguments[name].repeat_interleave(2, 0) for name in OF_CHILDREN}
     for variant, costs_nothing in (("paper", False), ("gritzman", True)):
         options = {"variant": variant, "lambda_": 0.1, "iterations": 2}
@@ -121,7 +99,7 @@ def test_every_child_twice_costs_gritzman_nothing():
 
 
 def test_a_child_without_activation_does_not_count():
-    arguments = random_arguments(6, 3, 4)
+    arguments = drawn((6, 3, 4))
     arguments["activation"][2] = 0
     kept = torch.tensor([0, 1, 3, 4, 5])
     others = arguments | {name: arguments[name][kept] for name in OF_CHILDREN}
@@ -131,17 +109,17 @@ def test_a_child_without_activation_does_not_count():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_windows_without_common_children_route_alone(variant):
     child_id = DISJOINT.child_id()
-    arguments = random_arguments(2, *child_id.shape, 3, 2, variant=variant)
+    arguments = drawn((2, *child_id.shape, 3, 2), options={"variant": variant})
     options = {"variant": variant, "lambda_": 1.0, "keep": "steps"}
     every = route(arguments, compete="all", child_id=child_id, **options)
     alone = route(arguments, **options)
-    assert_near(parts(every), parts(alone))
+    assert_near(every, alone)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_child_of_many_windows_has_one_mass(variant):
     child_id = OVERLAPPING.child_id()
-    arguments = random_arguments(2, *child_id.shape, 3, 2, variant=variant)
+    arguments = drawn((2, *child_id.shape, 3, 2), options={"variant": variant})
     steps = route(arguments, variant=variant, compete="all", child_id=child_id, keep="steps").steps
     many = 0
     for child in child_id.unique():
@@ -159,9 +137,9 @@ def test_a_child_of_many_windows_has_one_mass(variant):
 
 def test_children_are_known_by_their_number_alone():
     child_id = OVERLAPPING.child_id()
-    arguments = random_arguments(*child_id.shape, 3, 2)
+    arguments = drawn((*child_id.shape, 3, 2))
     renamed = (child_id + 17) % 48
     here, there = (
         route(arguments, compete="all", child_id=name, keep="last") for name in (child_id, renamed)
     )
-    assert_near(parts(there), parts(here))
+    assert_near(there, here)

@@ -80,9 +80,6 @@ def test_unit_poses_are_those_of_the_routing():
     with torch.no_grad():
         mean, a = bare(votes, activation, keep="steps").parents
         routed = unit(votes, activation, keep="steps")
-    for parent in range(N_OUT):
-        length = math.sqrt(sum(float(x) ** 2 for x in mean[parent]))
-        for d in range(D):
-            by_hand = float(a[parent]) * float(mean[parent, d]) / length
-            assert float(routed.parents.pose[parent, d]) == pytest.approx(by_hand, abs=1e-7)
+    by_hand = a.unsqueeze(-1) * mean / mean.norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(routed.parents.pose, by_hand, rtol=0, atol=1e-7)
     assert torch.equal(routed.steps[-1].parents.pose, routed.parents.pose)
