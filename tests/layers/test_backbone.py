@@ -116,9 +116,21 @@ def test_size_of_dynamic_routing_on_a_resnet(n_classes, printed):
     assert size(maps) + 8 * 8 * 32 * 8 * n_classes * 16 == printed
 
 
-def test_batch_normalisation_comes_before_the_relu_of_the_simple_backbone():
-    kinds = [type(block) for block in simple_backbone(3, 16, norm=True)]
-    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]
+@pytest.mark.parametrize(
+    ("parts", "kinds"),
+    [
+        (simple_backbone(3, 16, norm=True), [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]),
+        (efficient_backbone(1), [SmallConv2d, nn.ReLU, nn.BatchNorm2d] * 4),
+        # No ReLU after the second norm.
+        (
+            residual_backbone(1, (4, 1))[-1].residual,
+            [SmallConv2d, nn.BatchNorm2d, nn.ReLU, SmallConv2d, nn.BatchNorm2d],
+        ),
+    ],
+    ids=["simple", "efficient", "residual"],
+)
+def test_where_batch_normalisation_comes(parts, kinds):
+    assert [type(each) for each in parts] == kinds
 
 
 def test_a_residual_block_adds_what_came():
@@ -139,18 +151,6 @@ def test_a_shortcut_is_a_convolution_where_the_shape_changes():
     expected = torch.nn.functional.conv2d(features[..., ::2, ::2], convolution.weight).relu()
     torch.testing.assert_close(wide.eval()(features), expected, rtol=1e-4, atol=1e-5)
     assert convolution.bias is None
-
-
-def test_no_relu_after_the_second_norm_of_a_residual():
-    *_, block = residual_backbone(1, (4, 1))
-    kinds = [type(each) for each in block.residual]
-    assert kinds == [SmallConv2d, nn.BatchNorm2d, nn.ReLU, SmallConv2d, nn.BatchNorm2d]
-    assert (block.residual(torch.randn(2, 4, 5, 6)) < 0).any()
-
-
-def test_batch_normalisation_comes_after_the_relu():
-    kinds = [type(block) for block in efficient_backbone(1)]
-    assert kinds == [SmallConv2d, nn.ReLU, nn.BatchNorm2d] * 4
 
 
 @pytest.mark.parametrize(
