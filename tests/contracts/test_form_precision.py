@@ -1,7 +1,7 @@
 """In which precision a form computes, and what it makes of numbers that are odd: half precision,
 autocast, huge numbers and those that are none, on every backend alike."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import pytest
@@ -185,17 +185,9 @@ def test_parameters_broadcast_as_in_the_plain_op(way, algorithm, name, window):
 @pytest.mark.parametrize(("algorithm", "way"), [pair for pair in PAIRS if pair[1] == "native"])
 def test_two_python_threads_at_once(algorithm, way):
     case = Case(algorithm, batch=(24,), n_in=100, n_out=10, d_in=8, d_out=16)
-    leaves, found = leaves_of(case, torch.float32), []
+    leaves = leaves_of(case, torch.float32)
     expected = results_of(way, case, leaves)
-
-    def work():
-        found.extend(results_of(way, case, leaves) for _ in range(4))
-
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join()
-    assert len(found) == 8
+    with ThreadPoolExecutor(2) as workers:
+        found = [*workers.map(lambda _: results_of(way, case, leaves), range(8))]
     for each in found:
         torch.testing.assert_close(each, expected, rtol=0, atol=0)
