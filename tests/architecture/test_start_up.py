@@ -78,4 +78,3 @@ def test_a_module_does_not_stand_in_the_place_of_its_function():
 
     assert train.fit is sys.modules["torchcaps.train.fit"].fit
     assert tasks.predict is sys.modules["torchcaps.tasks.predict"].predict
-    assert {"fit", "Run"} <= set(dir(train))
