@@ -151,10 +151,7 @@ NAMES |= {
     "Sample": Sample,
     "last_coupling": last_coupling,
 }
-
-
-def said(call):
-    return said_by(call, NAMES)
+said = partial(said_by, names=NAMES)
 
 
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))

@@ -59,9 +59,9 @@ def deconv():
     return DeconvDecoder(d_in=2, image=(3, 4, 5)).eval()
 
 
-def network():
-    options = {"image": (1, 20, 20), "n_classes": 3, "widths": "6,5", "d_pose": 4}
-    return tc.create_model("mitterreiter_grid", **options).eval()
+def network(routing="dynamic", **options):
+    sizes = {"image": (1, 20, 20), "n_classes": 3, "widths": "6,5", "d_pose": 4}
+    return tc.create_model("mitterreiter_grid", routing=routing, **sizes, **options).eval()
 
 
 def stack():
@@ -140,10 +140,7 @@ NAMES |= {
     "PRIMARY": layers.PrimaryCapsules(nn.Conv2d(3, 8, 3), d_out=8),
     "VOTES": torch.rand(3, 5, 4, 2),
 }
-
-
-def said(call):
-    return said_by(call, NAMES)
+said = partial(said_by, names=NAMES)
 
 
 @pytest.mark.parametrize(("call", "sentence"), cases_of(ERRORS))

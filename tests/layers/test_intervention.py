@@ -5,11 +5,11 @@ import torch
 
 import torchcaps as tc
 from error_text import text_of
+from layers.test_errors import network, stack
 from torchcaps import Capsules
 from torchcaps.layers import (
     ConvCapsules,
     DenseCapsules,
-    InvertedRouting,
     route_concurrently,
     route_sequentially,
     use_backend,
@@ -20,22 +20,9 @@ def images():
     return torch.rand(3, 1, 20, 20)
 
 
-def small(routing="dynamic", **options):
-    model = tc.create_model(
-        "mitterreiter_grid",
-        image=(1, 20, 20),
-        n_classes=3,
-        widths="6,5",
-        d_pose=4,
-        routing=routing,
-        **options,
-    )
-    return model.eval()
-
-
 @pytest.mark.parametrize("routing", ["dynamic", "uniform", "em", "distance", "self_attention"])
 def test_a_network_without_change_keeps_every_bit(routing):
-    model, x = small(routing), images()
+    model, x = network(routing), images()
     bare, coupled = model(x), model(x, couple=lambda c: c, intervene={"primary": lambda u: u})
     assert torch.equal(bare.scores, coupled.scores)
 
@@ -71,7 +58,7 @@ def test_a_head_takes_both():
 
 
 def test_one_function_is_for_all_layers_and_a_named_one_for_its_own():
-    model, x = small(), images()
+    model, x = network(), images()
     seen = []
     model(x, couple=lambda c: seen.append(tuple(c.shape)) or c)
     assert seen == [(3, 6, 5), (3, 5, 3)]
@@ -84,15 +71,15 @@ def test_one_function_is_for_all_layers_and_a_named_one_for_its_own():
 
 
 def test_even_couplings_make_the_uniform_twin():
-    model, x = small(prior="zero"), images()
-    twin = small("uniform")
+    model, x = network(prior="zero"), images()
+    twin = network("uniform")
     twin.load_state_dict(model.state_dict())
     even = model(x, couple=lambda c: torch.full_like(c, 1 / c.shape[-1]))
     torch.testing.assert_close(even.scores, twin(x).scores, rtol=0, atol=1e-6)
 
 
 def test_capsules_are_silenced_on_their_way_up():
-    model, x = small(), images()
+    model, x = network(), images()
 
     def silence(capsules):
         keep = torch.ones(capsules.pose.shape[1])
@@ -113,7 +100,7 @@ def test_capsules_are_silenced_on_their_way_up():
 
 
 def test_gradients_go_through_both():
-    model, x = small(), images()
+    model, x = network(), images()
     gate = torch.ones(6, 5, requires_grad=True)
     scale = torch.ones(5, 1, requires_grad=True)
     out = model(
@@ -127,13 +114,8 @@ def test_gradients_go_through_both():
 
 
 def inverted_stack():
-    layers = {
-        "hidden": DenseCapsules(n_in=6, d_in=4, n_out=5, d_out=4, routing=InvertedRouting()),
-        "classes": DenseCapsules(n_in=5, d_in=4, n_out=3, d_out=4, routing=InvertedRouting()),
-    }
-    for layer in layers.values():
-        layer.double()
-    return layers, Capsules(torch.randn(2, 6, 4, dtype=torch.float64))
+    layers = {name: layer.double() for name, layer in stack().items()}
+    return layers, Capsules(torch.randn(2, 24, 4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3])
@@ -196,7 +178,7 @@ def half_of_all(model, x):
 
 
 def test_both_work_where_there_are_no_values_to_look_at():
-    model, x = small(), images()
+    model, x = network(), images()
     expected = half_of_all(model, x)
     each = torch.func.vmap(lambda one: half_of_all(model, one.unsqueeze(0)).squeeze(0))(x)
     torch.testing.assert_close(each, expected, rtol=0, atol=1e-6)
@@ -214,7 +196,7 @@ def test_a_function_that_writes_into_its_capsules_is_told(mode):
         return capsules
 
     with mode():
-        said = text_of(lambda: small()(images(), intervene={"hidden_2": halve}))
+        said = text_of(lambda: network()(images(), intervene={"hidden_2": halve}))
     assert said == (
         "the function that intervenes in layer 'hidden_2' must leave the capsules that it is given "
         "as they are, for a trace keeps them, but it wrote into them; write "
