@@ -24,14 +24,15 @@ def assert_near(ours, theirs, error=1e-12):
 OF_CHILDREN = ("votes", "activation")
 
 
-def e_step(votes, coupling, activation, parents, floor):
+def e_step(arguments, step, variant):
     """Couplings after one step: the posterior of a mixture of Gaussians, by torch."""
-    r = coupling * activation.unsqueeze(-1)
-    mean = parents.pose.unsqueeze(-3)
+    votes, (mean, activation) = arguments["votes"], step.parents
+    r = step.coupling * arguments["activation"].unsqueeze(-1)
+    mean = mean.unsqueeze(-3)
     spread = (r.unsqueeze(-1) * (votes - mean) ** 2).sum(-3, keepdim=True)
-    variance = spread / r.sum(-2)[..., None, :, None] + floor
+    variance = spread / r.sum(-2)[..., None, :, None] + FLOOR[variant]
     likelihood = torch.distributions.Normal(mean, variance.sqrt()).log_prob(votes).sum(-1)
-    return parents.activation.unsqueeze(-2) * likelihood.exp()
+    return activation.unsqueeze(-2) * likelihood.exp()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -39,13 +40,7 @@ def test_e_step_is_the_posterior_of_a_mixture(variant):
     arguments = drawn((2, 7, 3, 2), options={"variant": variant})
     steps = route(arguments, variant=variant, lambda_=1.0, keep="steps").steps
     for before, after in itertools.pairwise(steps):
-        joint = e_step(
-            arguments["votes"],
-            before.coupling,
-            arguments["activation"],
-            before.parents,
-            FLOOR[variant],
-        )
+        joint = e_step(arguments, before, variant)
         assert_near(after.coupling, joint / joint.sum(-1, keepdim=True), 1e-10)
         assert (after.coupling - 1 / 3).abs().max() > 0.1
 
@@ -57,13 +52,7 @@ def test_e_step_of_all_windows_is_the_posterior_over_them(variant):
     steps = route(
         arguments, variant=variant, compete="all", child_id=child_id, lambda_=1.0, keep="steps"
     ).steps
-    joint = e_step(
-        arguments["votes"],
-        steps[0].coupling,
-        arguments["activation"],
-        steps[0].parents,
-        FLOOR[variant],
-    )
+    joint = e_step(arguments, steps[0], variant)
     for child in child_id.unique():
         seen = child_id == child
         posterior = joint[:, seen] / joint[:, seen].sum((-2, -1), keepdim=True)
