@@ -49,7 +49,7 @@ def cut(monkeypatch, way, how):
             monkeypatch.setattr(module, name, {"ragged": 1000, "single": 1}[how])
 
 
-def assert_equal_in_double(way, case, leaves, bar=1e-10):
+def assert_equal_in_double(way, case, leaves):
     """Of numbers above one, as a part of the largest."""
     exact = results_of("plain", case, leaves)
     found = results_of(way, case, leaves)
@@ -59,7 +59,7 @@ def assert_equal_in_double(way, case, leaves, bar=1e-10):
         assert (fast.shape, fast.dtype, fast.device) == (x.shape, x.dtype, x.device), name
         if x.numel():
             error = float((fast - x).abs().max()) / max(float(x.abs().max()), 1.0)
-            assert error <= bar, (name, error)
+            assert error <= 1e-10, (name, error)
 
 
 def assert_close_in_single(way, case, leaves, device="cpu", bars=None):
@@ -97,10 +97,10 @@ def assert_close_in_single(way, case, leaves, device="cpu", bars=None):
         assert found <= allowed, (name, found, worst[name])
 
 
-def assert_law(way, case, leaves, device="cpu"):
+def assert_law(way, case, leaves):
     """In the precision of the leaves."""
     assert way in BACKENDS
     if leaves["pose"].dtype == torch.float64:
         assert_equal_in_double(way, case, leaves)
     else:
-        assert_close_in_single(way, case, leaves, device)
+        assert_close_in_single(way, case, leaves)

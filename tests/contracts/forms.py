@@ -258,10 +258,10 @@ def gradients_of(numbers, leaves):
     return dict(zip(leaves, found, strict=True))
 
 
-def results_of(way, case, leaves, keep="steps"):
+def results_of(way, case, leaves):
     """All that a routing gives, and the gradients of a random sum of all of it."""
     leaves = {name: x.detach().clone().requires_grad_() for name, x in leaves.items()}
-    numbers = numbers_of(route(way, case, leaves, keep))
+    numbers = numbers_of(route(way, case, leaves))
     gradients = gradients_of(numbers.values(), leaves)
     found = {name: x.detach() for name, x in numbers.items()}
     return found | {f"of {name}": x for name, x in gradients.items()}

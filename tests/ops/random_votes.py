@@ -3,5 +3,5 @@
 import torch
 
 
-def random_votes(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
+def random_votes(*shape):
+    return torch.randn(*shape, dtype=torch.float64)

@@ -10,9 +10,9 @@ GRID = (2, 3, 2)  # not square, more than one type
 SQUASHES = ["map", "pose"]
 
 
-def types_of(pose, grid=GRID):
+def types_of(pose):
     """Poses [j, d] as [type, h * w * d]."""
-    return pose.reshape(*grid, -1).movedim(2, 0).flatten(1)
+    return pose.reshape(*GRID, -1).movedim(2, 0).flatten(1)
 
 
 def test_a_map_is_shorter_than_one_and_keeps_its_direction():
