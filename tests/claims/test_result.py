@@ -122,6 +122,27 @@ def test_a_shorter_training_that_is_right_less_often_does_not_make_a_choice_wors
     assert "60.1 % of its test images are right" in found.verdict.incomparable
 
 
+@pytest.mark.parametrize(
+    ("right", "reduced", "status"),
+    [
+        ([87.4, 87.5, 87.6], "one epoch", "undecided"),
+        ([87.4, 87.5, 87.6], None, "reproduced"),
+        # What is printed lies within the interval, or above it.
+        ([86.2, 86.5, 86.9], "one epoch", "reproduced"),
+        ([84.4, 84.5, 84.6], "one epoch", "reproduced"),
+    ],
+)
+def test_a_shorter_training_that_is_right_more_often_reproduces_nothing(right, reduced, status):
+    """86.3 % is printed; all of the training would lead further away."""
+    name = "peer2022-t2-fashion-mnist-nobias-n2"
+    (job,) = plan_of(find_claim(name)).jobs
+    seeds = [{"accuracy": value} for value in right]
+    made = made_of(job.recipe(), seeds, claim=name).model_copy(update={"reduced": reduced})
+    found = result(name, made)
+    assert found.status == status
+    assert ("right more often already" in found.verdict.text()) is (status == "undecided")
+
+
 @pytest.mark.parametrize("is_reduced", [False, True])
 def test_a_number_of_the_first_epoch_is_that_of_runs_that_end_there(is_reduced):
     def planned(name):
