@@ -308,9 +308,9 @@ def results(
 
 
 @cache
-def answer(name: str, place: Place, expanded: bool) -> Tensors:
+def answer(name: str, place: Place, expanded: bool, dtype: torch.dtype = torch.float64) -> Tensors:
     op = OPS[name]
-    leaves = {key: x.requires_grad_() for key, x in tensors(name, place).items()}
+    leaves = {key: x.to(dtype).requires_grad_() for key, x in tensors(name, place).items()}
     given = {key: LAYOUTS["expanded"](x) if expanded else x for key, x in leaves.items()}
     return sloped(op.loop(place, given), leaves, place.is_small)
 
