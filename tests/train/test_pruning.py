@@ -299,7 +299,7 @@ from torchcaps.prune.weights import prunable
 from torchcaps.train import fit, read_recipe
 
 torch.set_num_threads(1)
-training, models = sys.modules["torchcaps.train.fit"], []
+training, models = sys.modules["torchcaps.train.prepare"], []
 made = training.make_pruner
 
 def kept(recipe, model):
