@@ -49,7 +49,8 @@ def lazily(room: str) -> None:
 def publish(room: str) -> dict[str, str]:
     """Make public what a package imports out of its modules; say where each name lies."""
     package = sys.modules[room]
-    # Read as text: ast and inspect take longer to import than all else that torchcaps begins with.
+    # Read as text, by the loader that every imported package has: ast and inspect take longer to
+    # import than all else that torchcaps begins with.
     source = package.__loader__.get_data(package.__file__).decode()  # type: ignore[union-attr]
     homes = {
         name: home for home, name in SHOWN.findall(source) if f"{home}.".startswith(f"{room}.")
