@@ -28,6 +28,7 @@ from torchcaps.layers import (
 )
 from torchcaps.ops import conv3d_routing
 from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.votes import seen_poses
 from torchcaps.types import Capsules
 
 EXACT, LARGEST = torch.float64, torch.finfo(torch.float16).max
@@ -144,7 +145,8 @@ def rounded(exact):
 
 def of_capsule_layer(layer, children):
     votes = rounded(layer.votes(children))
-    parents = layer.routing(votes, layer._activation(children)).parents
+    asked = {"poses": seen_poses(layer._map(children))} if layer.routing._takes_poses else {}
+    parents = layer.routing(votes, layer._activation(children), **asked).parents
     return [votes], layer._flat(parents)
 
 
