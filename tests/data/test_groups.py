@@ -95,6 +95,13 @@ def test_many_columns_of_a_table_are_told_in_short(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_breaks_its_line_is_told_in_one(tmp_path: Path) -> None:
+    path = table(tmp_path, '"fi\n\nle",who')
+    assert text_of(lambda: groups_of_files(tmp_path, ["a"], "patients.csv:who")) == (
+        f"{path} has no column 'file'; its columns, with commas between, are: fi le, who."
+    )
+
+
 def test_the_pattern_that_an_error_names_reads_no_class(tmp_path: Path) -> None:
     """'([^/]+)_' took 'in' of every picture in the folder of the class in_situ."""
     said = text_of(lambda: groups_of_files(tmp_path, ["a"], "(p"))

@@ -95,9 +95,11 @@ def _column(path: Path, column: str) -> dict[str, str]:
             table = csv.DictReader(lines)
             header = table.fieldnames or ()
             if missing := [each for each in (FILE, column) if each not in header]:
+                # A name in quotes may break its line.
+                names = " ".join(", ".join(header).split())
                 raise TorchcapsError(
                     f"{path} has no column {missing[0]!r}; its columns, with commas between, are: "
-                    f"{', '.join(header)[:1000]}."
+                    f"{names[:1000]}."
                 )
             for row in table:
                 # A row may be short.
