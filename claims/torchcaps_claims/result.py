@@ -111,10 +111,12 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         return replace(found, verdict=verdict.by_definition(claim.identity))
     if claim.repeats is not None and isinstance(verdict, NumberVerdict):
         first = result_of(find_claim(claim.repeats), records).verdict
-        # One fact has one verdict, whichever of its numbers is the coarser.
-        if isinstance(first, NumberVerdict) and first.word != verdict.word:
+        # One fact has one verdict, whichever of its numbers is the coarser, and whoever says it: a
+        # number decides nothing that its sentence leaves open.
+        said = getattr(first, "word", None)
+        if said != verdict.word and (isinstance(first, NumberVerdict) or said == "undecided"):
             because = f"it says what {claim.repeats} says"
-            return replace(found, verdict=replace(verdict, word=first.word, open_because=because))
+            return replace(found, verdict=replace(verdict, word=said, open_because=because))
     return found
 
 

@@ -228,10 +228,13 @@ def test_what_tables_1_and_2_print_hangs_on_first_weights():
     numbers = [each for each in judged if each.starts and not each.claim.states]
     stand = [each for each in numbers if each.status in ("better", "worse")]
     ours = [each for each in numbers if each.status == "on our default"]
+    # Numbers of living classes do not hang on the scale: the sentence that they repeat is open.
     hang = [
         each
         for each in numbers
-        if each.status == "undecided" and each.claim.id not in REPRODUCED_BY_OURS
+        if each.status == "undecided"
+        and each.claim.id not in REPRODUCED_BY_OURS
+        and each.claim.repeats != "mitt2023-q-output-layer-no-dead"
     ]
     otherwise = len(stand) + len(ours) + len(hang)
     assert f"and {otherwise} of the printed numbers come out otherwise." in text
