@@ -18,7 +18,7 @@ from torchcaps_claims.comparable import accuracies_of
 from torchcaps_claims.headcount import head_count
 from torchcaps_claims.intervals import clipped
 from torchcaps_claims.result import Result
-from torchcaps_claims.starts import SCALES
+from torchcaps_claims.starts import VARIED, Start, Varied
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import NumberVerdict, ShownVerdict, StatementVerdict, is_as_right
@@ -63,16 +63,20 @@ def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) ->
             (where, len(rows), "; ".join(sorted({*map(_why, rows)})))
             for where, rows in waiting.items()
         ],
-        starting=[(each, _by_scale(each)) for each in judged if each.starts],
-        scales=SCALES,
+        varied=[(of, rows) for of in VARIED if (rows := _by_choice(judged, of))],
         to_evidence=to_evidence,
     )
 
 
-def _by_scale(each: Result) -> list[str]:
-    """What each other scale of the first weights gives."""
-    known = {start.scale: start.text() for start in each.starts}
-    return [known.get(scale, "not run") for scale in SCALES]
+def _by_choice(judged: Sequence[Result], of: Varied) -> list[tuple[Result, list[str], list[Start]]]:
+    """Of each claim what each other choice gives, and where its records are."""
+    rows = []
+    for each in judged:
+        known = {start.choice: start for start in each.starts if start.of is of}
+        if known:
+            texts = [known[x].text() if x in known else "not run" for x in of.choices]
+            rows.append((each, texts, [*known.values()]))
+    return rows
 
 
 def appendix(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
@@ -207,7 +211,7 @@ def protocol(each: Result) -> str:
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""
-    others = "".join(f"; from N(0, {x.scale:g}²): {x.text()}" for x in each.starts)
+    others = "".join(f"; {x.said}: {x.text()}" for x in each.starts)
     return "; departs: ".join((conditions, *departures)) + chosen + others + short + remark
 
 

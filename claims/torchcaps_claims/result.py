@@ -26,16 +26,7 @@ from torchcaps_claims.judges.case import JUDGES
 from torchcaps_claims.onset import onsets_at_least
 from torchcaps_claims.plan import Plan
 from torchcaps_claims.plans import plan_of
-from torchcaps_claims.starts import (
-    FIRST_WEIGHTS,
-    OPTION,
-    SEEDS,
-    STUDY,
-    Start,
-    as_default,
-    bear_out,
-    contradict,
-)
+from torchcaps_claims.starts import SEEDS, VARIED, Start, Varied, as_default, bear_out, contradict
 from torchcaps_claims.statistics import RATES
 from torchcaps_claims.verdict import (
     NumberVerdict,
@@ -62,7 +53,7 @@ class Result:
     plan: Plan
     verdict: NumberVerdict | StatementVerdict | ShownVerdict | None = None
     records: Mapping[str, Record] = field(default_factory=dict)
-    # What other first weights say, where it rests on a default of ours.
+    # What other choices say, where it rests on a default of ours.
     starts: tuple[Start, ...] = ()
 
     @property
@@ -130,8 +121,8 @@ def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
         name: record
         for name, record in records.items()
         # A study of our own judges nothing of a paper, whatever networks it shares with a plan: it
-        # does not say how much smaller they are. What other first weights give stands beside it.
-        if record.study != STUDY
+        # does not say how much smaller they are. What other choices give stands beside it.
+        if record.study not in {of.study for of in VARIED}
         and (
             claim.id in record.claims
             or (
@@ -163,40 +154,39 @@ def _of_records(claim: Claim, records: Mapping[str, Record]) -> Result:
 
 
 def _on_default(found: Result, records: Mapping[str, Record]) -> Result:
-    """A verdict that rests on a default of ours, as other first weights leave it: borne out, open,
-    or one on our default alone."""
+    """A verdict that rests on a default of ours, as other choices leave it: borne out, open, or one
+    on our default alone."""
     because, verdict = found.claim.default, found.verdict
     if because is None or verdict is None or isinstance(verdict, ShownVerdict):
         return found
-    starts = _starts_of(found.plan, records)
+    starts = tuple(each for of in VARIED for each in _starts_of(of, found.plan, records))
     if other := contradict(verdict.word, starts):
         verdict = verdict.left_open(
-            f"it depends on how weights start, which the paper does not say: from N(0, 1) it comes "
-            f"out as {verdict.word}, from N(0, {other.scale:g}²) as {other.word}"
+            f"it depends on {other.of.choice}, which the paper does not say: {other.of.ours} it "
+            f"comes out as {verdict.word}, {other.said} as {other.word}"
         )
-    # Of a row with another default too the study says nothing.
-    elif because != FIRST_WEIGHTS or not bear_out(verdict.word, starts):
+    elif not bear_out(verdict.word, starts, because):
         verdict = verdict.on_default(because)
     return replace(found, verdict=verdict, starts=starts)
 
 
-def _starts_of(plan: Plan, records: Mapping[str, Record]) -> tuple[Start, ...]:
-    """What each other scale of the first weights gives, by the rule for N(0, 1), of fewer seeds."""
+def _starts_of(of: Varied, plan: Plan, records: Mapping[str, Record]) -> list[Start]:
+    """What each other choice gives, by the rule for ours, of fewer seeds."""
     claim = plan.claim
     fewer = replace(claim, conditions={**claim.conditions, "n_seeds_min": SEEDS})
     found: dict[float, Start] = {}
-    # Of several records of a scale that of most seeds counts.
+    # Of several records of a choice that of most seeds counts.
     for name, record in sorted(records.items(), key=lambda each: each[1].measured):
-        if record.study != STUDY or claim.id not in record.claims:
+        if record.study != of.study or claim.id not in record.claims:
             continue
         verdict: NumberVerdict | StatementVerdict | None = None
         if claim.states:
-            verdict, _ = judge_and_read(fewer, [as_default(record)])
+            verdict, _ = judge_and_read(fewer, [as_default(record, of)])
         elif values := values_of(plan, record):
             verdict = judge(claim, values)
-        right, scale = accuracies_of(record), record.recipe["options"][OPTION]
-        found[scale] = Start(scale, name, record, fmean(right) if right else 0.0, verdict)
-    return tuple(found[scale] for scale in sorted(found))
+        right, choice = accuracies_of(record), record.recipe["options"][of.option]
+        found[choice] = Start(of, choice, name, record, fmean(right) if right else 0.0, verdict)
+    return [found[choice] for choice in sorted(found)]
 
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:

@@ -1,7 +1,9 @@
-"""What networks from other first weights say of a verdict that rests on a default of ours.
+"""What networks say that began otherwise, or route otherwise, of a verdict that rests on a default
+of ours.
 
-The rule is that of studies/initial-scales.toml, which was written before any of them was run. It
-counts only scales that learn, and waits until every scale of the study was run.
+The rules are those of studies/initial-scales.toml and studies/other-iterations.toml, which were
+written before any of them was run. They count only choices that learn, and wait until every choice
+of the study was run.
 """
 
 from collections.abc import Sequence
@@ -10,21 +12,56 @@ from typing import NamedTuple
 from torchcaps.study.record import Record
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
-STUDY, OPTION = "initial-scales", "weight_std"
-# The default of rows that it speaks of.
-FIRST_WEIGHTS = "weights start from N(0, 1); the paper does not say from what"
-SCALES = (0.1, 0.2, 0.3, 0.5)
-# A scale learns where so many test images are right, in percent and on average over its seeds.
+# Choices learn where so many test images are right, in percent and on average over their seeds.
 LEARNS = 95.0
-# As many scales bear a verdict out, of so many seeds each.
+# As many of them bear a verdict out, of so many seeds each.
 LEAST, SEEDS = 2, 3
 SIDES = ("better", "worse", "holds", "fails")
 
 
-class Start(NamedTuple):
-    """A scale of the first weights, and what a claim would come to if it were our default."""
+class Varied(NamedTuple):
+    """A choice that the paper leaves open, and the study of ours that makes it otherwise."""
 
-    scale: float
+    study: str
+    option: str
+    choices: tuple[float, ...]
+    # The default as rows name it.
+    default: str
+    # What a verdict depends on, our choice and another, in a sentence.
+    choice: str
+    ours: str
+    other: str
+    heading: str
+
+
+FIRST_WEIGHTS = Varied(
+    "initial-scales",
+    "weight_std",
+    (0.1, 0.2, 0.3, 0.5),
+    "weights start from N(0, 1); the paper does not say from what",
+    "how weights start",
+    "from N(0, 1)",
+    "from N(0, {:g}²)",
+    "From other first weights",
+)
+ITERATIONS = Varied(
+    "other-iterations",
+    "iterations",
+    (2, 5),
+    "how many iterations route: ours are 3",
+    "how many iterations route",
+    "with 3 iterations",
+    "with {:g} iterations",
+    "With other iterations",
+)
+VARIED = (FIRST_WEIGHTS, ITERATIONS)
+
+
+class Start(NamedTuple):
+    """Another choice, and what a claim would come to if it were our default."""
+
+    of: Varied
+    choice: float
     # The hash of its record.
     name: str
     record: Record
@@ -34,6 +71,10 @@ class Start(NamedTuple):
     @property
     def learns(self) -> bool:
         return self.accuracy >= LEARNS
+
+    @property
+    def said(self) -> str:
+        return self.of.other.format(self.choice)
 
     @property
     def word(self) -> str:
@@ -50,25 +91,34 @@ class Start(NamedTuple):
         return f"{self.word}, {found.mean:.4g}{ends}"
 
 
-def as_default(record: Record) -> Record:
-    """The record as if its network began at our default, which is how judges look for it."""
-    options = {k: v for k, v in record.recipe["options"].items() if k != OPTION}
+def as_default(record: Record, of: Varied) -> Record:
+    """The record as if its network had our default, which is how judges look for it."""
+    options = {k: v for k, v in record.recipe["options"].items() if k != of.option}
     return record.model_copy(update={"recipe": {**record.recipe, "options": options}})
 
 
-def bear_out(word: str, starts: Sequence[Start]) -> bool:
-    """Whether enough scales learn, and the claim comes to this word at each of them."""
-    words = [each.word for each in _that_count(starts)]
-    return word in SIDES and len(words) >= LEAST and set(words) == {word}
+def bear_out(word: str, starts: Sequence[Start], default: str) -> bool:
+    """Whether each choice of ours that a row names was varied, enough others learn, and the claim
+    comes to this word at each of them."""
+    named = default.split("; nor ")
+    varied = [of for of in VARIED if of.default in named]
+    words = [[each.word for each in _that_count(starts, of)] for of in varied]
+    return (
+        word in SIDES
+        and len(varied) == len(named)
+        and all(len(each) >= LEAST and {*each} == {word} for each in words)
+    )
 
 
 def contradict(word: str, starts: Sequence[Start]) -> Start | None:
-    """The first scale at which the claim comes out otherwise. What is reproduced from our default
+    """The first choice at which the claim comes out otherwise. What is reproduced from our default
     alone is no more the paper's than what is not."""
-    others = (each for each in _that_count(starts) if each.word not in (word, "undecided"))
+    count = [each for of in VARIED for each in _that_count(starts, of)]
+    others = (each for each in count if each.word not in (word, "undecided"))
     return next(others, None) if word in (*SIDES, "reproduced") else None
 
 
-def _that_count(starts: Sequence[Start]) -> list[Start]:
-    is_whole = {each.scale for each in starts} == set(SCALES)
-    return [each for each in starts if each.learns] if is_whole else []
+def _that_count(starts: Sequence[Start], of: Varied) -> list[Start]:
+    of_it = [each for each in starts if each.of is of]
+    is_whole = {each.choice for each in of_it} == set(of.choices)
+    return [each for each in of_it if each.learns] if is_whole else []

@@ -40,7 +40,7 @@ def test_no_number_falls_by_a_choice_of_ours(found):
     falls = [each for each in rows if each.status in ("better", "worse")]
     # What repeats another number has the verdict of that.
     first = [found.get(each.claim.repeats, each) for each in falls]
-    assert all(bear_out(each.status, each.starts) for each in first)
+    assert all(bear_out(each.status, each.starts, each.claim.default) for each in first)
     if not any(each.starts for each in rows):
         assert sum(each.status == "on our default" for each in rows) >= 28
 

@@ -1,5 +1,6 @@
-"""Verdicts that rest on our first weights, beside made records of other first weights."""
+"""Verdicts that rest on a default of ours, beside made records of other choices."""
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from made_records import record
 from tables import rows_beside, worked_out
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.pages import page, protocol
-from torchcaps_claims.starts import FIRST_WEIGHTS, SCALES, STUDY
+from torchcaps_claims.starts import FIRST_WEIGHTS, ITERATIONS, VARIED
 from torchcaps_claims.texts import HERE
 
 CASES = rows_beside(__file__, "cases.toml")["starts"]
@@ -28,17 +29,19 @@ def net(numbers, *, right=99.3, seeds=5, **options):
     }
     values["accuracy"] = [right] * seeds
     made = record(NET, "expanded-mnist", values=values, fields=STOPS, reduced="x", **options)
-    study, about = (STUDY, (NUMBER, STATEMENT)) if options else ("a/b", (NUMBER, STATEMENT))
-    return made.model_copy(update={"study": study, "claims": about})
+    study = next((of.study for of in VARIED if of.option in options), "a/b")
+    return made.model_copy(update={"study": study, "claims": (NUMBER, STATEMENT)})
 
 
-def found(claim, ours, *others, default=FIRST_WEIGHTS):
-    """With a network from N(0, 1), and others: what a scale gives, and how often it is right."""
+def found(claim, ours, *others, routed=(), default=FIRST_WEIGHTS.default):
+    """With a network of our choices, and others: what a scale, and a number of iterations, gives,
+    and how often it is right."""
     starts = [
-        net(numbers, right=right, seeds=3, weight_std=scale)
-        for scale, (numbers, right) in zip(SCALES, others, strict=False)
+        net(numbers, right=right, seeds=3, **{of.option: choice})
+        for of, of_it in zip(VARIED, (others, routed), strict=True)
+        for choice, (numbers, right) in zip(of.choices, of_it, strict=False)
     ]
-    records = dict(zip("abcde", (net(ours), *starts), strict=False))
+    records = dict(zip("abcdefg", (net(ours), *starts), strict=False))
     return result_of(replace(find_claim(claim), default=default), records)
 
 
@@ -47,6 +50,7 @@ def dyr(value):
 
 
 NEVER = (dyr(0.0), 11.3)
+ALIKE = [NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.2), 96.0)]
 
 
 @pytest.mark.parametrize(("others", "status"), CASES["a_number_by_the_rule_of_its_study"])
@@ -75,19 +79,43 @@ def test_what_our_default_alone_reproduces_is_open(others, status):
     assert found(NUMBER, dyr(0.3), *others).status == status
 
 
-def test_of_a_row_with_another_default_too_the_study_says_nothing():
-    row = find_claim(NUMBER).default
-    assert row == f"{FIRST_WEIGHTS}; nor how many iterations route: ours are 3"
-    others = [NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.2), 96.0)]
-    assert found(NUMBER, dyr(0.1), *others, default=row).status == "on our default"
+ROW = find_claim(NUMBER).default
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "routed", "status"), CASES["each_default_of_a_row_is_varied"]
+)
+def test_each_default_of_a_row_is_varied(ours, others, routed, status):
+    assert f"{FIRST_WEIGHTS.default}; nor {ITERATIONS.default}" == ROW
+    others, routed = (worked_out(each, globals()) for each in (others, routed))
+    each = found(NUMBER, dyr(ours), *others, routed=routed, default=ROW)
+    assert each.status == status
+
+
+def test_of_a_default_that_no_study_varies_the_others_say_nothing():
+    row = f"{ROW}; nor up to what length it is dead: ours is 0.05"
+    given = {"routed": [(dyr(0.1), 96.0)] * 2, "default": row}
+    assert found(NUMBER, dyr(0.1), *ALIKE, **given).status == "on our default"
     # What contradicts leaves it open all the same.
-    assert found(NUMBER, dyr(0.3), *others, default=row).status == "undecided"
+    assert found(NUMBER, dyr(0.3), *ALIKE, **given).status == "undecided"
 
 
 def test_what_contradicts_is_named():
     each = found(NUMBER, dyr(0.1), NEVER, NEVER, (dyr(0.1), 96.0), (dyr(0.3), 96.0))
     assert "from N(0, 1) it comes out as worse, from N(0, 0.5²) as reproduced" in protocol(each)
     assert each.verdict.text().endswith("from N(0, 0.5²) as reproduced")
+
+
+def test_what_contradicts_by_iterations_is_named():
+    routed = [(dyr(0.1), 96.0), (dyr(0.3), 96.0)]
+    each = found(NUMBER, dyr(0.1), *ALIKE, routed=routed, default=ROW)
+    said = "with 3 iterations it comes out as worse, with 5 iterations as reproduced"
+    assert f"it depends on how many iterations route, which the paper does not say: {said}" in (
+        protocol(each)
+    )
+    text = page("mitterreiter2023", [each])
+    assert "reproduced, 0.3 [" in text.split("## With other iterations")[1]
+    assert "[5](../../../evidence/other-iterations/g.json)" in text
 
 
 def test_the_page_says_what_every_scale_gives():
@@ -107,6 +135,10 @@ def test_records_of_the_study_are_no_verdict_by_themselves():
     assert result_of(find_claim(NUMBER), {"a": start}).verdict is None
 
 
-def test_the_scales_are_those_of_the_study():
-    path = HERE.parents[1] / "studies" / f"{STUDY}.toml"
-    assert f"weight_std = {list(SCALES)}" in path.read_text()
+@pytest.mark.parametrize("of", VARIED, ids=lambda of: of.study)
+def test_choices_are_those_of_the_study(of):
+    text = (HERE.parents[1] / "studies" / f"{of.study}.toml").read_text()
+    assert f"{of.option} = {list(of.choices)}" in text
+    # Every row that it speaks of names the default.
+    spoken_of = tomllib.loads(text)["claims"]
+    assert all(of.default in find_claim(name).default for name in spoken_of)
