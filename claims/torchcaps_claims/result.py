@@ -104,8 +104,12 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         first = result_of(find_claim(claim.repeats), records).verdict
         # One fact has one verdict, whichever of its numbers is the coarser, and whoever says it: a
         # number decides nothing that its sentence leaves open.
-        said = getattr(first, "word", None)
-        if said != verdict.word and (isinstance(first, NumberVerdict) or said == "undecided"):
+        said = verdict.word
+        if isinstance(first, NumberVerdict):
+            said = first.word
+        elif isinstance(first, StatementVerdict) and first.word == "undecided":
+            said = "undecided"
+        if said != verdict.word:
             because = f"it says what {claim.repeats} says"
             return replace(found, verdict=replace(verdict, word=said, open_because=because))
     return found
