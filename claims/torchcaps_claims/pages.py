@@ -99,15 +99,23 @@ def decided(found: Sequence[Result]) -> str:
 
 
 def changed(found: Mapping[str, Result]) -> str:
-    """The verdicts that were changed without a new record, and why: each claim that is otherwise
-    now, and how many went from which word to which."""
+    """The verdicts that changed, and why: each claim that is otherwise now, or was in between, and
+    how many went from which word to which."""
     rows = [(found[name], was) for name, was in WAS.items() if found[name].status != was]
     ways = Counter((was, each.status) for each, was in rows)
     by_way = sorted(ways.items(), key=lambda each: (-each[1], each[0]))
     silent = CHANGED["silent"]
     # Numbers of one network have one reason.
     told = [(each, was, why_changed(each)) for each, was in rows if each.status not in silent]
-    return render("changed.md", rows=rows, ways=by_way, told=told, silent=silent)
+    named: dict[tuple[str, str, str], list[str]] = {}
+    for each, was in rows:
+        if each.status in silent:
+            way = (each.status, was, each.claim.paper)
+            named.setdefault(way, []).append(f"`{each.claim.id}`")
+    back = [(found[name], *between) for name, between in CHANGED["back"].items()]
+    return render(
+        "changed.md", rows=rows, ways=by_way, told=told, silent=silent, named=named, back=back
+    )
 
 
 def why_changed(each: Result) -> str:
