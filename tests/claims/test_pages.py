@@ -112,6 +112,9 @@ def test_the_overview_adds_up(found):
         at_size = [each for each in decided if each.plan.jobs and not each.is_reduced]
         assert sum(pairs[2]) == len(at_size)
     assert len(overview(every).splitlines()) <= 10
+    words = overview(every).splitlines()[0].strip("| ").split(" | ")[-5:]
+    rules = (COURT / "verdicts.md").read_text()
+    assert all(f"- *{word.capitalize()}* " in rules for word in words if word != "not run at size")
     assert len(found) == 947
 
 
