@@ -47,7 +47,7 @@ FIRST_WEIGHTS = Varied(
 ITERATIONS = Varied(
     "other-iterations",
     "iterations",
-    (2, 5),
+    (2, 4, 5),
     "how many iterations route: ours are 3",
     "how many iterations route",
     "with 3 iterations",
