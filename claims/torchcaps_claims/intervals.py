@@ -10,6 +10,7 @@ from scipy import special
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.intervals import Interval, mean_interval, t_quantile
+from torchcaps_claims.verdict import is_range_enough
 
 # Bootstrap draws of seeds, the same ones every time.
 DRAWS = 10_000
@@ -122,8 +123,23 @@ def scale_of(statistic: str) -> tuple[float, float]:
     return -math.inf if statistic.startswith(SIGNED) else 0.0, math.inf
 
 
-def clipped(found: Interval, low: float, high: float) -> Interval:
-    """The interval without what lies beyond its scale."""
-    if found.low is None or found.high is None:
+def clipped(
+    found: Interval,
+    low: float,
+    high: float,
+    *,
+    values: Sequence[float] = (),
+    confidence: float = 0.95,
+) -> Interval:
+    """The interval without what lies beyond its scale. Where so many values are given that their
+    median lies between the least and the greatest of them as often, these are its ends instead:
+    values that crowd at the end of a scale are too skew for Student's t.
+
+    >>> clipped(Interval(90.0, 79.0, 101.0, 3), 0.0, 100.0).high
+    100.0
+    """
+    if found.low is None or found.high is None or low <= found.low <= found.high <= high:
         return found
+    if is_range_enough(len(values), confidence):
+        return found._replace(low=min(values), high=max(values))
     return found._replace(low=max(found.low, low), high=min(found.high, high))

@@ -17,11 +17,17 @@ from torchcaps_claims.claim import PAPERS, Claim
 from torchcaps_claims.comparable import accuracies_of
 from torchcaps_claims.headcount import head_count
 from torchcaps_claims.intervals import clipped
-from torchcaps_claims.result import Result
+from torchcaps_claims.result import Result, values_of
 from torchcaps_claims.starts import VARIED, Start, Varied
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
-from torchcaps_claims.verdict import NumberVerdict, ShownVerdict, StatementVerdict, is_as_right
+from torchcaps_claims.verdict import (
+    AT_MOST_ONE,
+    NumberVerdict,
+    ShownVerdict,
+    StatementVerdict,
+    is_as_right,
+)
 
 # By the paper, and by the id of the claim.
 TITLES, REMARKS, JUDGED_OTHERWISE = map(
@@ -74,7 +80,8 @@ def _by_choice(judged: Sequence[Result], of: Varied) -> list[tuple[Result, list[
     for each in judged:
         known = {start.choice: start for start in each.starts if start.of is of}
         if known:
-            texts = [known[x].text() if x in known else "not run" for x in of.choices]
+            scale = _scale(each.claim)
+            texts = [known[x].text(*scale) if x in known else "not run" for x in of.choices]
             rows.append((each, texts, [*known.values()]))
     return rows
 
@@ -176,10 +183,23 @@ def ours(each: Result) -> str:
     n = verdict.n_text if isinstance(verdict, StatementVerdict) else str(found.n)
     if failed := sum(record.failed for record in each.records.values()):
         n += f", and {failed} failed"
-    if not each.claim.states:
-        # Everything that is printed counts or is a share.
-        found = clipped(found, 0.0, 100.0 if each.claim.unit == "%" else math.inf)
+    found = clipped(found, *_scale(each.claim), values=_values(each, found.n))
     return f"{found.text()}, n = {n}"
+
+
+def _scale(claim: Claim) -> tuple[float, float]:
+    """Everything that is printed counts or is a share; a statement may compare."""
+    if claim.states:
+        return -math.inf, math.inf
+    most = 1.0 if claim.metric in AT_MOST_ONE else 100.0 if claim.unit == "%" else math.inf
+    return 0.0, most
+
+
+def _values(each: Result, n: int) -> list[float]:
+    """One value a seed, where the number is of so many seeds of one record."""
+    by_record = [values_of(each.plan, record) for record in each.records.values()]
+    found = by_record[0] if len(by_record) == 1 else None
+    return found if found is not None and len(found) == n else []
 
 
 def mind(each: Result) -> str:

@@ -28,10 +28,11 @@ def pairs_of(families: Sequence[Family], records: Mapping[str, Record]) -> list[
     return [(family, Rows(family.variants, records, beside=len(found))) for family, _ in found]
 
 
-def gain_of(rows: Rows) -> Interval | None:
-    """By how many points the routed one of two lies above its twin, with its joint interval."""
+def gain_of(rows: Rows, *, alone: bool = False) -> Interval | None:
+    """By how many points the routed one of two lies above its twin, with its joint interval, or
+    alone with its own."""
     (routed,) = (row for row in rows.all if row is not rows.base)
-    return rows.joint(routed, rows.variants.columns[0])
+    return (rows.interval if alone else rows.joint)(routed, rows.variants.columns[0])
 
 
 class Numbers:
@@ -64,6 +65,27 @@ class Numbers:
         found = filter(None, map(gain_of, self.pairs.values()))
         return [abs(each.mean) for each in found if side_of(each) is None]
 
+    def open_but_for_itself(self) -> list[str]:
+        """The networks whose joint interval has both signs and whose own has one, with it."""
+        found = []
+        for network, rows in self.pairs.items():
+            joint, own = gain_of(rows), gain_of(rows, alone=True)
+            if joint and own and side_of(joint) is None and side_of(own):
+                found.append(f"{network} {interval(own)}")
+        return found
+
+    def beside(self, study: str, column: str, digits: int = 1, **chosen: Any) -> str:
+        """The mean of the base, of the seeds that it shares with a row."""
+        rows = self.studies[study]
+        seeds = self._row(study, column, chosen)
+        if rows.base is None:
+            raise NotShown(f"the base of {study}")
+        base = rows.values(rows.base, rows.column(column))
+        found = [base[seed] for seed in seeds if seed in base]
+        if not found:
+            raise NotShown(f"{column} of the base of {study}")
+        return number(sum(found) / len(found), digits)
+
     def mean(self, study: str, column: str, digits: int = 1, **chosen: Any) -> str:
         """The mean of a column over seeds."""
         found = self._row(study, column, chosen).values()
@@ -72,12 +94,15 @@ class Numbers:
     def effect(
         self, study: str, column: str, side: str | None = None, digits: int = 1, **chosen: Any
     ) -> str:
-        """The mean with its interval; the joint one where a side is asked for, which it must
-        have: "above", "below" or "open"."""
+        """The mean with its own interval, as tables and findings have it. Where a side is asked
+        for, "above", "below" or "open", the joint interval must lie on it too, and what is open
+        must be so by either."""
         rows = self.studies[study]
         of, row = rows.column(column), rows.row(**chosen)
-        found = rows.joint(row, of) if side else rows.interval(row, of)
-        if found is None or (side and (rows.side(row, of) or "open") != side):
+        found = rows.interval(row, of)
+        joint = rows.joint(row, of) if side else found
+        sides = {side_of(x, of.line or 0.0) or "open" for x in (found, joint) if x is not None}
+        if found is None or joint is None or (side and sides != {side}):
             raise NotShown(f"{column} of {chosen} in {study} being {side}")
         return interval(found, digits)
 

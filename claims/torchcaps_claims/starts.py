@@ -6,10 +6,12 @@ written before any of them was run. They count only choices that learn, and wait
 of the study was run.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from torchcaps.study.record import Record
+from torchcaps_claims.intervals import clipped
 from torchcaps_claims.verdict import NumberVerdict, StatementVerdict
 
 # Choices learn where so many test images are right, in percent and on average over their seeds.
@@ -80,13 +82,13 @@ class Start(NamedTuple):
     def word(self) -> str:
         return "undecided" if self.verdict is None else self.verdict.word
 
-    def text(self) -> str:
-        """What its networks came to, in a few words."""
+    def text(self, low: float = -math.inf, high: float = math.inf) -> str:
+        """What its networks came to, in a few words; `low` and `high` are the ends of its scale."""
         if not self.learns:
             return f"does not learn ({self.accuracy:.1f} %)"
         if self.verdict is None:
             return "not measured"
-        found = self.verdict.ours
+        found = clipped(self.verdict.ours, low, high)
         ends = "" if found.low is None else f" [{found.low:.4g}, {found.high:.4g}]"
         return f"{self.word}, {found.mean:.4g}{ends}"
 

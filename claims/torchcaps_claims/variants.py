@@ -26,14 +26,22 @@ class Column(NamedTuple):
     is_compared: bool = False
     # Rows are told apart by the side of this line on which they lie; if compared, by that of zero.
     line: float | None = None
+    # The largest that it can be, where its statistic does not tell.
+    most: float | None = None
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The least and the largest value that its statistic can have."""
+        low, high = scale_of(self.statistic)
+        return low, high if self.most is None else self.most
 
 
 class Variants(NamedTuple):
     """Records of a study that differ in fields or options. `study` names the study, or the folder
-    that holds it; "" takes the records of all studies."""
+    that holds it, or several of them; "" takes the records of all studies."""
 
     title: str
-    study: str
+    study: str | Sequence[str]
     says: str
     differ_in: Sequence[str]
     columns: Sequence[Column]
@@ -72,9 +80,10 @@ class Rows:
         """`beside`: with how many such studies joint intervals hold together."""
         self.variants, self.beside = variants, beside
         usual = tuple(map(variants.compared_with.get, variants.differ_in))
+        studies = [variants.study] if isinstance(variants.study, str) else variants.study
         found: dict[tuple[Any, ...], Row] = {}
         for name, record in sorted(records.items(), key=lambda item: item[1].measured):
-            within = f"{record.study}/".startswith(f"{variants.study}/")
+            within = any(f"{record.study}/".startswith(f"{each}/") for each in studies)
             if (within or not variants.study) and is_about(record, variants.where):
                 values = tuple(map(known_fields(record).get, variants.differ_in))
                 found[values] = Row(name, record, values)
@@ -115,13 +124,19 @@ class Rows:
         return {seed: value - base[seed] for seed, value in values.items() if seed in base}
 
     def interval(self, row: Row, column: Column, confidence: float = 0.95) -> Interval | None:
-        """The mean of a column over seeds, no wider than the scale of its statistic."""
-        values = self.values(row, column)
+        """The mean of a column over seeds, no wider than the scale of its statistic; a difference
+        no wider than what the interval of the base leaves of the scale."""
+        values = [*self.values(row, column).values()]
         if not values:
             return None
-        low, high = scale_of(column.statistic)
-        found = mean_interval([*values.values()], confidence=confidence)
-        return clipped(found, low - high if column.is_compared else low, high)
+        found = mean_interval(values, confidence=confidence)
+        low, high = column.scale
+        if not column.is_compared:
+            return clipped(found, low, high, values=values, confidence=confidence)
+        base = self.interval(self.base, column._replace(is_compared=False)) if self.base else None
+        if base is None or base.low is None or base.high is None:
+            return clipped(found, low - high, high - low)
+        return clipped(found, low - base.high, high - base.low)
 
     def joint(self, row: Row, column: Column) -> Interval | None:
         """Widen `interval` so far that those of all rows hold together; nothing of fewer than

@@ -11,7 +11,6 @@ from torchcaps.study.intervals import Interval
 from torchcaps_claims import claims
 from torchcaps_claims.asked import FAMILIES, QUESTIONS, STUDIES
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.intervals import clipped
 from torchcaps_claims.questions import families_of
 from torchcaps_claims.said import Numbers, interval, number
 from torchcaps_claims.site import write_pages
@@ -165,14 +164,15 @@ def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():
 
 
 def test_a_difference_of_fewer_seeds_than_the_record_has_says_of_how_many():
-    """The third has no partner; by 1 and 3 points the two others lie above theirs."""
+    """The third has no partner; by 1 and 3 points the two others lie above theirs, and from 89 %
+    nothing rises by more than 11."""
     base = of_ours([89.0, 89.0, 89.0], agreement=0.0)
     records = {
         "a" * 12: of_ours([90.0, 92.0, 94.0], agreement="learned"),
         "b" * 12: base.model_copy(update={"seeds": base.seeds[:2]}),
     }
     fixed, learned = rows_of(SHARP, records)
-    assert learned.split(" | ")[1:3] == ["92 [87.03, 96.97]", "2 [-10.71, 14.71], n = 2"]
+    assert learned.split(" | ")[1:3] == ["92 [87.03, 96.97]", "2 [-10.71, 11], n = 2"]
     assert learned.endswith("n = 3")
     assert fixed.count("n = ") == 1
 
@@ -289,21 +289,6 @@ def test_what_is_asked_of_a_variant_that_is_not_there_is_not_shown():
 def dying(dead):
     made = record("mitterreiter_grid", "mnist", values={"cds.1": dead}, agreement=0.0)
     return made.model_copy(update={"study": "sharp-agreement", "claims": ()})
-
-
-def test_no_interval_is_wider_than_its_scale():
-    """Seeds of 98, 24 and 98 % have a t-interval from -33 to 180 %."""
-    assert clipped(Interval(73.0, -33.0, 180.0, 3), 0.0, 100.0) == (73.0, 0.0, 100.0, 3)
-    assert clipped(Interval(73.0, None, None, 1), 0.0, 100.0).low is None
-    for path in (ROOT / "claims" / "pages" / "records").glob("does-*.md"):
-        for table in re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.M):
-            head, _, *rows = ([x.strip() for x in x.split("|")[1:-1]] for x in table.splitlines())
-            for title, cell in (pair for row in rows for pair in zip(head, row, strict=True)):
-                ends = re.search(r"\[(-?[\d.e+-]+), (-?[\d.e+-]+)\]", cell)
-                if ends and title == "accuracy":
-                    assert 0 <= float(ends[1]) <= float(ends[2]) <= 100
-                if ends and title.startswith(("dead", "keys", "zero", "entropy", "sparsity")):
-                    assert "less" in title or float(ends[1]) >= 0
 
 
 def test_a_picture_is_there_where_records_are(tmp_path):
