@@ -480,7 +480,7 @@ TREES = (
 )
 ABLATIONS = (
     ("routing for votes averaged, CapsNet", "486f440ac040", "7ec7b0a6e443"),
-    ("routing for even couplings, CapsNet", "486f440ac040", "17f9e1c1acd3"),
+    ("routing for even couplings, CapsNet", "d09a22814692", "17f9e1c1acd3"),
     ("a bias for none, 5 layers", "2fbf741604cb", "1e7b52b9b0ec"),
     ("a bias for an odd bias, 5 layers", "2fbf741604cb", "b0674ed956df"),
     ("routing for none, 9 layers, N(0, 0.1²)", "7da57ec1c950", "f0afcd83fc31"),
@@ -494,7 +494,7 @@ def what_entropy_measures() -> str:
     rows = []
     for says, of, less in TREES:
         found = _gap("entropy+K11", of, less)
-        right = interval(_gap("accuracy", of, less)._replace(low=None, high=None))
+        right = interval(_gap("accuracy+K11", of, less)._replace(low=None, high=None))
         rows.append(Dot(says, *found[:3], f"{interval(found)} bit, {right} points"))
     masked = _gap("entropy_at_chosen_levels", "1112a136fe93", "1112a136fe93", "entropy+K11")
     rows.append(Dot("the same on chosen levels", *masked[:3], f"{interval(masked)} bit"))
