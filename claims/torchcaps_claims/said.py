@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import jinja2
@@ -107,18 +108,21 @@ class Numbers:
         return interval(found, digits)
 
     def zero(self, study: str, column: str, **chosen: Any) -> str:
-        """The word for a number that is zero in every seed."""
-        if any(self._row(study, column, chosen).values()):
-            raise NotShown(f"{column} of {chosen} in {study} being zero")
+        """The word for a number that is zero in every seed; of a list each value is asked for."""
+        many = [name for name, value in chosen.items() if isinstance(value, list)]
+        for values in product(*(chosen[name] for name in many)):
+            one = {**chosen, **dict(zip(many, values, strict=True))}
+            if any(self._row(study, column, one).values()):
+                raise NotShown(f"{column} of {one} in {study} being zero")
         return "none"
 
     def seeds(self, study: str, column: str, **chosen: Any) -> list[float]:
         """A number a seed, from the lowest."""
         return sorted(self._row(study, column, chosen).values())
 
-    def listed(self, study: str, column: str, **chosen: Any) -> str:
+    def listed(self, study: str, column: str, digits: int = 1, **chosen: Any) -> str:
         """Write the numbers of `seeds` in words."""
-        *others, last = map(number, self.seeds(study, column, **chosen))
+        *others, last = (number(each, digits) for each in self.seeds(study, column, **chosen))
         return f"{', '.join(others)} and {last}"
 
     def printed(self, claim: str) -> float:

@@ -127,6 +127,8 @@ def test_twins_of_many_networks_share_a_table_and_hold_together():
     numbers = Numbers(records)
     assert numbers.gain("DeepCaps", "below") == "−2.0 [−2.4, −1.6]"
     assert numbers.open_gains() == pytest.approx([2.0])
+    # By itself its interval has both signs too.
+    assert numbers.open_but_for_itself() == []
     for network, side in (
         ("DeepCaps", "above"),
         ("CapsNet, 64 channels", "above"),
@@ -137,6 +139,7 @@ def test_twins_of_many_networks_share_a_table_and_hold_together():
     # 1.76 to 2.24 of three seeds, t = 4.303; with t = 6.205 zero is within.
     records |= dict(twins("even-deepcaps", [80.0, 82.0, 84.0], [-1.3, -2.0, -2.7]))
     assert len(Numbers(records).open_gains()) == 2
+    assert Numbers(records).open_but_for_itself() == ["DeepCaps −2.0 [−3.7, −0.3]"]
     alone = {name: each for name, each in records.items() if each.study == "even-deepcaps"}
     assert Numbers(alone).open_gains() == []
     # Two seeds in pairs decide nothing, a network without its twin has no row, nor has nothing.
@@ -267,6 +270,23 @@ def test_a_paragraph_is_given_where_records_show_it():
     assert Numbers({}).said(routing.answer) == []
 
 
+def test_the_own_interval_is_told_where_the_joint_one_has_the_side():
+    """By 1, 1 and 1.9 points above the base; beside another variant the joint interval has zero."""
+    learned = of_ours([90.0, 91.0, 92.9], agreement="learned")
+    base = of_ours([89.0, 90.0, 91.0], agreement=0.0)
+    records, column = {"a" * 12: learned, "c" * 12: base}, "accuracy less that at 0"
+    numbers = Numbers(records)
+    # 1.3 ± 4.303 · 0.52 / √3.
+    assert numbers.effect("sharp", column, "above", agreement="learned") == "1.3 [0.0, 2.6]"
+    assert numbers.beside("sharp", "accuracy", agreement="learned") == "90.0"
+    among = Numbers({**records, "b" * 12: of_ours([88.05, 89.0, 89.95])})
+    assert among.effect("sharp", column, agreement="learned") == "1.3 [0.0, 2.6]"
+    # Nor is it open, since its own interval leaves out zero.
+    for side in ("above", "below", "open"):
+        with pytest.raises(NotShown):
+            among.effect("sharp", column, side, agreement="learned")
+
+
 def test_numbers_in_prose_have_a_true_minus_and_no_signed_zero():
     assert [number(x) for x in (-1.25, -0.04, 3, "x")] == ["−1.2", "0.0", "3", "x"]
     assert interval(Interval(-1.0, -2.0, 0.5, 3)) == "−1.0 [−2.0, 0.5]"
@@ -304,7 +324,7 @@ def test_a_picture_is_there_where_records_are(tmp_path):
 
 
 def test_agreement_that_is_learned_for_long_enough_is_highest_at_the_classes():
-    """The answer says so of nine layers; α of the ninth is that of the classes."""
+    """Of nine layers; α of the ninth is that of the classes."""
     (record,) = read_records(ROOT / "evidence", study="sharp-agreement-for-longer").values()
     assert record.measured == 5
     for seed in record.seeds:
