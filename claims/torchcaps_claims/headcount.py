@@ -30,7 +30,7 @@ WAYS: dict[str, Callable[[Result], bool]] = {
     "proof or test": lambda x: x.is_untrained and x.plan.word not in BY_IDENTITY and is_decided(x),
     "training at size": lambda x: not x.is_untrained and not x.is_reduced and is_decided(x),
     "training at full width": lambda x: not x.is_untrained and x.is_reduced and is_decided(x),
-    "leans, reduced": lambda x: x.status.startswith("leans"),
+    "leans": lambda x: x.status.startswith("leans"),
 }
 
 

@@ -30,8 +30,8 @@ from torchcaps_claims.verdict import (
 )
 
 # By the paper, and by the id of the claim.
-TITLES, REMARKS, JUDGED_OTHERWISE = map(
-    read_texts("remarks").__getitem__, ("titles", "remarks", "judged_otherwise")
+TITLES, REMARKS, JUDGED_OTHERWISE, MEASURED = map(
+    read_texts("remarks").__getitem__, ("titles", "remarks", "judged_otherwise", "measured")
 )
 CHANGED: Mapping[str, Mapping[str, Any]] = read_texts("changed")
 WAS = {claim: word for word, claims in CHANGED["was"].items() for claim in claims}
@@ -145,7 +145,8 @@ def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
 
 def render(name: str, **context: Any) -> str:
     """Fill a template, which may ask for a part of a result in words."""
-    words = {each.__name__: each for each in (says, published, ours, protocol, runs, links, mind)}
+    told = (says, published, ours, measured, protocol, runs, links, mind)
+    words = {each.__name__: each for each in told}
     text = template(name, "torchcaps_claims").render(made=MADE, remarks=REMARKS, **words, **context)
     return f"{text.rstrip()}\n"
 
@@ -200,6 +201,11 @@ def _values(each: Result, n: int) -> list[float]:
     by_record = [values_of(each.plan, record) for record in each.records.values()]
     found = by_record[0] if len(by_record) == 1 else None
     return found if found is not None and len(found) == n else []
+
+
+def measured(each: Result) -> str:
+    """What the number of a statement is, with its unit; or the statistic that its row asks for."""
+    return str(MEASURED.get(each.claim.id) or each.claim.conditions.get("statistic", ""))
 
 
 def mind(each: Result) -> str:

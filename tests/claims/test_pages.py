@@ -17,8 +17,10 @@ from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.headcount import is_counted, is_decided
 from torchcaps_claims.pages import (
     JUDGED_OTHERWISE,
+    MEASURED,
     REMARKS,
     appendix,
+    measured,
     ours,
     overview,
     page,
@@ -197,6 +199,26 @@ def test_what_a_reader_should_know_stands_beside_the_protocol(found):
         if found[name].records:
             assert protocol(found[name]).endswith(f"; mind: {remark}")
     assert "mind:" not in protocol(found["peer2022-t1-rba-nobias"])
+
+
+def test_the_number_of_a_statement_is_named_with_its_unit(found):
+    """86.18 of a sentence on depth says nothing by itself."""
+    assert found.keys() >= MEASURED.keys()
+    for each in (found[name] for name in MEASURED):
+        assert each.claim.states
+        assert measured(each) == MEASURED[each.claim.id]
+    # Of others the statistic of the row.
+    rest = next(x for x in found.values() if x.claim.states and x.claim.id not in MEASURED)
+    assert measured(rest) == rest.claim.conditions.get("statistic", "")
+    rows = [
+        line for line in (COURT / "papers/decided.md").read_text().split("\n") if ", n = " in line
+    ]
+    assert [line.split(" | ")[4] for line in rows].count("") == 0
+
+
+def test_the_front_page_has_the_findings_before_the_questions():
+    heads = re.findall("^## (.*)$", (COURT / "README.md").read_text(), flags=re.M)
+    assert heads == ["Findings", "Three questions", "Every claim"]
 
 
 def test_what_is_judged_otherwise_than_its_row_says_stands_among_the_departures(found):
