@@ -145,7 +145,7 @@ def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
 
 def render(name: str, **context: Any) -> str:
     """Fill a template, which may ask for a part of a result in words."""
-    told = (says, published, ours, measured, protocol, runs, links, mind)
+    told = (says, published, ours, measured, why_open, protocol, runs, links, mind)
     words = {each.__name__: each for each in told}
     text = template(name, "torchcaps_claims").render(made=MADE, remarks=REMARKS, **words, **context)
     return f"{text.rstrip()}\n"
@@ -206,6 +206,14 @@ def _values(each: Result, n: int) -> list[float]:
 def measured(each: Result) -> str:
     """What the number of a statement is, with its unit; or the statistic that its row asks for."""
     return str(MEASURED.get(each.claim.id) or each.claim.conditions.get("statistic", ""))
+
+
+def why_open(each: Result) -> str:
+    """What leaves a trained statement undecided, after its verdict."""
+    verdict = each.verdict
+    if isinstance(verdict, ShownVerdict | None) or verdict.word != "undecided":
+        return ""
+    return f": {verdict.open_because or 'its intervals leave it open'}"
 
 
 def mind(each: Result) -> str:

@@ -139,7 +139,7 @@ def test_what_the_scale_kills_dies_with_routing_and_without():
         small = each.get("weight_std") == 0.1
         assert {layer[2:] == [16.0] * 7 if small else not any(layer) for layer in dead} == {True}
     question = FOLDER.parent / "questions" / "does-depth-kill-capsules.md"
-    assert "seven of nine hidden layers lose all of them" in question.read_text(encoding="utf-8")
+    assert "seven of the nine lose all of them" in question.read_text(encoding="utf-8")
     shared = read_records(ROOT / "evidence", study="shared-scale").values()
     alive = {
         each.recipe["options"].get("normalise", "mean"): each.values("capsules_alive.1")
