@@ -95,6 +95,7 @@ CONTENTS = {
         "claims/pages/changed",
         "claims/pages/second-reading",
         "claims/pages/third-reading",
+        "claims/pages/fifth-reading",
         "claims/pages/fourth-reading",
         "claims/README",
     ],

@@ -163,4 +163,6 @@ def published(claim: Claim) -> str:
         return "the statement"
     spread = "" if claim.std is None else f" ± {claim.std:g}"
     unit = "" if claim.unit is None else f" {claim.unit}"
-    return f"{claim.metric} {claim.value}{spread}{unit}"
+    # As many decimals as the paper prints, where a number in JSON has lost some.
+    value = claim.value if claim.decimals is None else f"{claim.value:.{claim.decimals}f}"
+    return f"{claim.metric} {value}{spread}{unit}"

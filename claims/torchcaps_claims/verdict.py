@@ -309,8 +309,13 @@ def is_as_right(accuracies: Sequence[float], printed: float) -> bool:
     """Whether networks make at most 1.25 times the errors of a printed accuracy, in percent, or lie
     no more than two standard errors below it. No more errors are as few, whatever was trained."""
     mean = fmean(accuracies)
-    least = 100.0 - (1.0 + TOLERANCE_OF_ERRORS) * (100.0 - printed)
-    return mean >= min(least, printed - STANDARD_ERRORS * standard_error(accuracies)) - ROUNDING
+    loose = printed - STANDARD_ERRORS * standard_error(accuracies)
+    return has_as_few_errors(mean, printed) or mean >= loose - ROUNDING
+
+
+def has_as_few_errors(accuracy: float, other: float) -> bool:
+    """Whether it has at most 1.25 times the errors of another accuracy, in percent."""
+    return accuracy >= 100.0 - (1.0 + TOLERANCE_OF_ERRORS) * (100.0 - other) - ROUNDING
 
 
 def _word(claim: Claim, values: Sequence[float], ours: Interval, tolerance: float) -> NumberWord:
