@@ -190,6 +190,31 @@ def test_networks_that_may_choose_are_not_shown_to_route_softly():
             assert row.endswith(f"| {first}, {second} | {last} | {accuracy} |")
 
 
+def test_dyr_hangs_on_iterations():
+    """Every number of the page's second table, and which networks learn."""
+    records = read_records(ROOT / "evidence")
+    of = {
+        each.recipe["options"]["iterations"]: each
+        for each in read_records(ROOT / "evidence", study="other-iterations").values()
+    }
+    assert {n: len(each.seeds) for n, each in of.items()} == {2: 3, 4: 3, 5: 1}
+    of[3] = records["42173fe386de"]
+    assert "iterations" not in of[3].recipe["options"]
+    same = ("epochs", "train_images", "batch_size", "learning_rate", "data")
+    assert all(each.recipe[name] == of[3].recipe[name] for each in of.values() for name in same)
+    text = (
+        (FOLDER / "first-weights.md").read_text(encoding="utf-8").split("## How many iterations")[1]
+    )
+    rows = dict(re.findall(r"^\| (\w[^|]*) \| (.*) \|$", text, re.MULTILINE))
+    for k in (1, 2, 3, 4):
+        values = [of[n].values(f"dyr.{k}@affnist-style/test") for n in (2, 3, 4, 5)]
+        printed = find_claim(f"mitt2023-t1-layer{k}-dyr").value
+        told = [f"{printed:g}", *(f"{fmean(each):.2f}" for each in values)]
+        assert rows[f"dyr, layer {k}"].split(" | ") == told
+    right = [fmean(of[n].values("accuracy")) for n in (2, 3, 4, 5)]
+    assert rows["test images right, %"].split(" | ") == ["99.2", *(f"{x:.1f}" for x in right)]
+
+
 def test_what_tables_1_and_2_print_hangs_on_first_weights():
     """Every number of the page's table, and how many verdicts the study bears out."""
     evidence = ROOT / "evidence"
@@ -206,6 +231,7 @@ def test_what_tables_1_and_2_print_hangs_on_first_weights():
     scales = {0.2: of[0.2], 0.3: of[0.3], 0.5: of[0.5], 1.0: at_one}
     assert min(len(each.seeds) for each in scales.values()) >= 3
     text = (FOLDER / "first-weights.md").read_text(encoding="utf-8")
+    text, _ = text.split("## How many iterations")
     rows = dict(re.findall(r"^\| (\w+, layer \d) \| (.*) \|$", text, re.MULTILINE))
     assert len(rows) == 14
     for name, row in rows.items():
@@ -241,4 +267,5 @@ def test_what_tables_1_and_2_print_hangs_on_first_weights():
     otherwise = len(stand) + len(ours) + len(hang)
     assert f"and {otherwise} of the printed numbers come out otherwise." in text
     assert f"Of the {otherwise} numbers {len(stand)} stand as verdicts on the paper." in text
-    assert f" {len(hang)} are undecided, since they hang on the scale, and {len(ours)} are" in text
+    why = "since they hang on the scale or on how many iterations route"
+    assert f" {len(hang)} are undecided, {why}, and {len(ours)} are" in text

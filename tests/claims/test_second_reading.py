@@ -23,7 +23,7 @@ NOW = {
     "rem-q-snip-worse": "undecided",
     "mitt2023-q-mhsa-no-vanishing": "undecided",
     "mitt2023-q-rba-causes-deaths": "undecided",
-    "mitt2023-t1-layer3-dys": "on our default",
+    "mitt2023-t1-layer3-dys": "worse",
     "peer2022-t1-rba-nobias": "by definition",
     "peer2022-t1-rba-bias": "on our default",
     "peer2022-q-sign-not-learnable": "by definition",
@@ -46,7 +46,7 @@ NOW = {
     "mitt2023-q-different-tree-similar-image": "undecided",
     "mitt2023-q-active-less-than-classes": "undecided",
     "mitt2023-t1-layer1-dyr": "undecided",
-    "mitt2023-t1-layer2-dyr": "on our default",
+    "mitt2023-t1-layer2-dyr": "undecided",
     "mitt2023-t2-layer1-cnm": "on our default",
     "mitt2023-t2-layer1-cns": "on our default",
 }
