@@ -78,7 +78,7 @@ def test_the_page_of_living_targets_says_what_its_record_does():
     printed = find_claim("mitt2023-t1-layer2-dyr").value
     assert f"In the second the same five networks have {means('dys')[0]}." in text
     assert f"Their dyr there, {second}, is below the printed {printed}:" in text
-    assert f"It is judged by dyr, and the statement **{judged[static].status}**." in text
+    assert f"contradicted, and so the statement is **{judged[static].status}**." in text
     assert f"the statement **{judged[name].status}**" in text
     bound = "mitt2023-text-dys-below-two"
     assert f"`{bound}` is the same sentence as a bound" in text

@@ -79,11 +79,9 @@ def test_the_page_counts_what_is_decided(found):
         f"{len(of_tables)} of which are of Tables 1 and 2 of [mitterreiter2023]."
     ) in said()
     again = [each for each in decided if each.claim.repeats is not None]
-    dyr = {f"mitt2023-t1-layer{k}-dyr" for k in (3, 4)}
-    assert {each.claim.repeats for each in again} == {"mitt2023-t2-layer1-cas", *dyr}
+    assert {each.claim.repeats for each in again} == {"mitt2023-t2-layer1-cas"}
     assert (
-        f"{len(again)} of these repeat others (cas of the first layer, and dyr of the third and "
-        f"fourth), so [the fourth reading]"
+        f"{len(again)} of these repeat the fifth (cas of the first layer), so [the fourth reading]"
         f"(fourth-reading.md#how-many-are-signed) counts {len(decided) - len(again)}, "
     ) in said()
     assert f"there are {capped(numbers)}." in said()
