@@ -1,9 +1,9 @@
 """What networks say that began otherwise, or route otherwise, of a verdict that rests on a default
 of ours.
 
-The rules are those of studies/initial-scales.toml and studies/other-iterations.toml, which were
-written before any of them was run. They count only choices that learn, and wait until every choice
-of the study was run.
+The rules are those of studies/initial-scales.toml and studies/other-iterations.toml, and count only
+choices that learn, once every choice of the study was run. Each was written before its networks
+were trained; the second says what was changed since.
 """
 
 import math
