@@ -22,8 +22,8 @@ _HOMES = {
     "sizes": ("PublishedSize", "published_sizes"),
     "tables": ("Table", "table"),
     "verdict": (
-        *("NumberVerdict", "ShownVerdict", "StatementVerdict", "in_every_cell"),
-        *("judge", "judge_count", "judge_statistic", "judge_test"),
+        *("NumberVerdict", "ShownVerdict", "StatementVerdict"),
+        *("judge", "judge_count", "judge_test"),
     ),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

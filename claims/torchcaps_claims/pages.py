@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from torchcaps.report.template import template
+from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
@@ -178,14 +179,18 @@ def ours(each: Result) -> str:
     verdict = each.verdict
     if not isinstance(verdict, NumberVerdict | StatementVerdict):
         return "left open by a test" if each.status == "undecided" else "shown by a test"
-    found = verdict.ours
+    found = within_scale(each, verdict.ours)
     if found.n == 0:
         return f"{found.mean:.4g}, counted"
     n = verdict.n_text if isinstance(verdict, StatementVerdict) else str(found.n)
     if failed := sum(record.failed for record in each.records.values()):
         n += f", and {failed} failed"
-    found = clipped(found, *_scale(each.claim), values=_values(each, found.n))
     return f"{found.text()}, n = {n}"
+
+
+def within_scale(each: Result, found: Interval) -> Interval:
+    """The interval of its verdict, without what lies beyond the scale of its claim."""
+    return clipped(found, *_scale(each.claim), values=_values(each, found.n))
 
 
 def _scale(claim: Claim) -> tuple[float, float]:

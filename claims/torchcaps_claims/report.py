@@ -13,7 +13,17 @@ from torchcaps.report.template import template
 from torchcaps.study.intervals import Interval
 from torchcaps.train.folder.environment import environment
 from torchcaps_claims.claim import PAPERS
-from torchcaps_claims.pages import FALLS, LEFT_OPEN, NEVER, STANDS, TITLES, ours, protocol, says
+from torchcaps_claims.pages import (
+    FALLS,
+    LEFT_OPEN,
+    NEVER,
+    STANDS,
+    TITLES,
+    ours,
+    protocol,
+    says,
+    within_scale,
+)
 from torchcaps_claims.result import Result, results
 from torchcaps_claims.tables import published
 from torchcaps_claims.verdict import NumberVerdict
@@ -104,7 +114,7 @@ def _overview(paper: str, title: str, found: Sequence[Result]) -> dict[str, Any]
 def _row(each: Result, to_evidence: str) -> dict[str, Any]:
     claim, verdict, at = each.claim, each.verdict, None
     if isinstance(verdict, NumberVerdict) and isinstance(claim.value, int | float):
-        at = places(claim.value, verdict.tolerance, verdict.ours)
+        at = places(claim.value, verdict.tolerance, within_scale(each, verdict.ours))
     return {
         "paper": claim.paper,
         "where": claim.where,

@@ -22,12 +22,12 @@ Changing a tolerance changes verdicts and no record.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Literal, Self, get_args
 
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps_claims.claim import Claim
 
@@ -215,7 +215,7 @@ def judge(
     if claim.states or not isinstance(printed, int | float):
         raise TorchcapsError(
             f"{claim.id} is no number that could be reproduced; a statement is judged by "
-            f"judge_statistic, a shape by a test."
+            f"its interval, a shape by a test."
         )
     ours = mean_interval(values, confidence=CONFIDENCE)
     tolerance = tolerance_of(claim)
@@ -362,34 +362,6 @@ def _is_better_low(claim: Claim) -> bool:
     return claim.kind in LOWER_IS_BETTER_KINDS or claim.metric in LOWER_IS_BETTER
 
 
-def judge_statistic(
-    values: Sequence[float],
-    *,
-    side: Side,
-    threshold: float,
-    n_seeds_min: int,
-    cells: int = 1,
-) -> StatementVerdict:
-    """The verdict on a statement by one value of its statistic a seed: whether it is greater or
-    less than the threshold, or within plus and minus the threshold. Below so many seeds nothing is
-    decided; of several cells the interval is that of Bonferroni.
-
-    >>> judge_statistic([1.0, 1.2, 1.1], side="greater", threshold=0.0, n_seeds_min=3).word
-    'holds'
-    """
-    if side not in ("greater", "less", "within"):
-        raise TorchcapsError(
-            f"side {short(side)} is unknown; {nearest(side, ('greater', 'less', 'within'))}."
-        )
-    if not math.isfinite(threshold) or (side == "within" and threshold < 0):
-        raise TorchcapsError(
-            f"the threshold must be finite, and from 0 up where values are to lie within, but came "
-            f"as {short(threshold)}."
-        )
-    ours = mean_interval(values, confidence=1 - (1 - CONFIDENCE) / cells)
-    return StatementVerdict(word_of(ours, side, threshold, n_seeds_min), ours, side, threshold)
-
-
 def word_of(ours: Interval, side: Side, threshold: float, least: int) -> StatementWord:
     """The word for an interval by itself; below `least` seeds nothing is decided."""
     if ours.n < least or ours.low is None or ours.high is None:
@@ -403,17 +375,3 @@ def word_of(ours: Interval, side: Side, threshold: float, least: int) -> Stateme
     else:
         inside, outside = high < threshold, low > threshold
     return "holds" if inside else "fails" if outside else "undecided"
-
-
-def in_every_cell(words: Iterable[StatementWord]) -> StatementWord:
-    """A statement about every cell holds where all cells hold, and fails where one fails.
-
-    >>> in_every_cell(["holds", "undecided"])
-    'undecided'
-    """
-    found = list(words)
-    if not found:
-        raise TorchcapsError("a statement about every cell needs at least one cell, but came none.")
-    if "fails" in found:
-        return "fails"
-    return "holds" if set(found) == {"holds"} else "undecided"

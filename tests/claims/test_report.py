@@ -9,10 +9,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from error_text import text_of
+from made_records import made
 from tables import rows_beside
 from torchcaps.study import read_records
 from torchcaps.study.intervals import Interval
-from torchcaps_claims import find_claim, result_of
+from torchcaps_claims import find_claim, plan_of, report, result_of
 from torchcaps_claims.report import GROUPS, group_of, places, render_claims, write_claims_report
 
 CASES = rows_beside(__file__, "cases.toml")["report"]
@@ -82,6 +83,20 @@ def test_numbers_without_an_interval_or_a_tolerance():
     assert {*places(0.0, 0.0, Interval(0.0, None, None, 1)).values()} == {6.9}
     low = places(1.0, 0.5, Interval(3.0, None, None, 1))["low"]
     assert low == pytest.approx(100 * (2.5 + 0.2) / 2.9, abs=0.01)
+
+
+def test_a_picture_ends_where_its_scale_does():
+    """Seeds of 98, 24 and 98 % have a t-interval from -33 to 180 %."""
+    claim = find_claim("peer2022-t2-mnist-nobias-n4")
+    (job,) = plan_of(claim).jobs
+    record = made(job.recipe(), [{"accuracy": x} for x in (98.0, 24.0, 98.0)], claim=claim.id)
+    each = result_of(claim, {"a": record})
+    assert each.verdict.ours.high > 170
+    shown = report._row(each, "evidence")
+    verdict = each.verdict
+    assert shown["at"] == places(
+        claim.value, verdict.tolerance, Interval(verdict.ours.mean, 0.0, 100.0, 3)
+    )
 
 
 def test_the_page_is_whole_and_asks_for_nothing():

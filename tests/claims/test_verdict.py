@@ -8,14 +8,9 @@ from error_text import text_of
 from made_records import made
 from tables import rows_beside, worked_out
 from torchcaps.study import write_record
+from torchcaps.study.intervals import mean_interval
 from torchcaps_claims import find_claim, plan_of, results, verdict
-from torchcaps_claims.verdict import (
-    in_every_cell,
-    judge,
-    judge_count,
-    judge_statistic,
-    tolerance_of,
-)
+from torchcaps_claims.verdict import judge, judge_count, tolerance_of, word_of
 
 CASES = rows_beside(__file__, "cases.toml")["verdict"]
 
@@ -123,49 +118,20 @@ def test_a_verdict_in_words():
 @pytest.mark.parametrize("name", ["gu2021-q-margin-beats-bce", "tsai2020-t4-row1"])
 def test_what_is_no_number_is_refused(name):
     assert text_of(lambda: judge(find_claim(name), [1.0, 1.0, 1.0])) == (
-        f"{name} is no number that could be reproduced; a statement is judged by judge_statistic, "
+        f"{name} is no number that could be reproduced; a statement is judged by its interval, "
         f"a shape by a test."
     )
 
 
 @pytest.mark.parametrize(("values", "side", "threshold", "word"), CASES["statements"])
 def test_statements(values, side, threshold, word):
-    found = judge_statistic(values, side=side, threshold=threshold, n_seeds_min=3)
-    assert found.word == word
+    assert word_of(mean_interval(values), side, threshold, least=3) == word
 
 
 def test_too_few_seeds_decide_no_statement():
-    values = [1.0, 1.1, 1.2, 1.1]
-    options = {"side": "greater", "threshold": 0.0}
-    assert judge_statistic(values, n_seeds_min=5, **options).word == "undecided"
-    assert judge_statistic(values, n_seeds_min=4, **options).word == "holds"
-
-
-def test_many_cells_widen_the_interval():
-    # Half widths 0.248 for one cell, and 0.1 / sqrt(3) * 7.649 = 0.442 for three.
-    values = [0.2, 0.3, 0.4]
-    options = {"side": "greater", "threshold": 0.0, "n_seeds_min": 3}
-    assert judge_statistic(values, **options).word == "holds"
-    assert judge_statistic(values, cells=3, **options).word == "undecided"
-    assert judge_statistic(values, cells=3, **options).ours.low == pytest.approx(-0.1416, abs=1e-3)
-
-
-def test_every_cell():
-    assert in_every_cell(["holds", "holds"]) == "holds"
-    assert in_every_cell(["holds", "undecided"]) == "undecided"
-    assert in_every_cell(["holds", "undecided", "fails"]) == "fails"
-    assert "at least one cell" in text_of(lambda: in_every_cell([]))
-
-
-def test_errors_say_what_to_mend():
-    options = {"threshold": 0.0, "n_seeds_min": 3}
-    said = text_of(lambda: judge_statistic([1.0], side="more", **options))
-    assert said.startswith("side 'more' is unknown; ")
-    said = text_of(lambda: judge_statistic([1.0], side="within", threshold=-1.0, n_seeds_min=3))
-    assert said == (
-        "the threshold must be finite, and from 0 up where values are to lie within, but came as "
-        "-1.0."
-    )
+    ours = mean_interval([1.0, 1.1, 1.2, 1.1])
+    assert word_of(ours, "greater", 0.0, least=5) == "undecided"
+    assert word_of(ours, "greater", 0.0, least=4) == "holds"
 
 
 @pytest.mark.parametrize(("steps", "word"), CASES["a_number_that_is_printed_as_a_bound"])
