@@ -13,6 +13,7 @@ from error_text import text_of
 from study_line import kill_all, until
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study import workers
+from torchcaps.study.ledger import Ledger
 from torchcaps.study.pool import MOST_DEATHS, _Pool, run_study
 from torchcaps.study.settings import Settings
 from torchcaps.study.workers import End, serve
@@ -186,6 +187,19 @@ def test_cells_that_were_stopped_are_told(study, ledger, made):
         f"1 of 1 cells were stopped by an error, the first, {cell.name}, by this: there is no "
         f"folder data. The same command tries them again."
     )
+
+
+def test_a_cell_that_ended_is_asked_once(study, ledger, made, monkeypatch):
+    """Twice a second the files of all cells were read, by a process that only waits."""
+    first, second = study(seeds=(0, 1)).cells()
+    ledger.fail(first, "the loss became nan", is_result=True)
+    asked = []
+    state = Ledger.state
+    monkeypatch.setattr(Ledger, "state", lambda self, cell: asked.append(cell) or state(self, cell))
+    pool = made([first, second])
+    for _ in range(2):
+        assert pool.states() == {first.name: "failed", second.name: "waiting"}
+    assert asked == [first, second, second]
 
 
 def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from torchcaps.study.workers import Hire, Worker, here
 
 # A cell whose worker was killed so often is left alone.
 MOST_DEATHS = 3
+ENDED = ("done", "failed")
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
@@ -66,7 +67,7 @@ def _tend_to_the_end(
     while is_tended:
         states = pool.states()
         watch(states)
-        ended = sum(state in ("done", "failed") for state in states.values())
+        ended = sum(state in ENDED for state in states.values())
         if ended != complete:
             # What makes no record is told at the end: the other cells need not wait for it.
             with suppress(TorchcapsError):
@@ -99,6 +100,8 @@ class _Pool:
         # Cells of workers that died. Another machine frees their locks in its own time.
         self.left: set[str] = set()
         self.was_stopped = False
+        # What ended stays so, and to ask again opens two files a cell.
+        self.ended: dict[str, State] = {}
         # Workers that died before they took a cell, one after another.
         self.early = 0
         self.started = 0
@@ -106,7 +109,10 @@ class _Pool:
         self.most = settings.jobs
 
     def states(self) -> dict[str, State]:
-        return {cell.name: self.ledger.state(cell) for cell in self.cells}
+        known, ask = self.ended, self.ledger.state
+        states = {cell.name: known.get(cell.name) or ask(cell) for cell in self.cells}
+        self.ended = {name: state for name, state in states.items() if state in ENDED}
+        return states
 
     def tend(self, states: dict[str, State]) -> bool:
         """Look after the workers; whether any is left, or is still to be started."""

@@ -131,16 +131,17 @@ def watched(study: Study, ledger: Ledger) -> Iterator[Any]:
     """Give a function that takes the state of every cell and shows how far the study is."""
     console = Console(stderr=True, highlight=False)
     progress = Progress(study, ledger)
-    last_line, last_text = 0.0, ""
+    last_line, last_text = -math.inf, ""
 
     def show(states: dict[str, State]) -> None:
         nonlocal last_line, last_text
+        is_early = monotonic() - last_line < SECONDS_BETWEEN_LINES
+        if states == progress.states or (is_early and not console.is_terminal):
+            return
         progress.states = states
         if console.is_terminal:
             live.update(progress.table(), refresh=True)
-            return
-        text = progress.text()
-        if text != last_text and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+        elif (text := progress.text()) != last_text:
             console.print(text, soft_wrap=True)
             last_line, last_text = monotonic(), text
 
