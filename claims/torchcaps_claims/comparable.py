@@ -50,11 +50,11 @@ def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
     """Why records say only which way a statement leans: a network is narrower than the paper's, or
     less often right than printed of it; None where they decide it."""
     smaller = [record for record in records if record.reduced is not None]
-    narrower = next((why for each in smaller if (why := _narrower(plan, each))), None)
+    width = next((why for each in smaller if (why := narrower(plan, each))), None)
     # Of the networks that are right less often than the paper's, name the worst.
     shares = (share for each in smaller if (share := _less_right(plan.claim, each)))
     least_right = min(shares, default=None)
-    reasons = [why for why in (narrower, least_right and least_right[1]) if why]
+    reasons = [why for why in (width, least_right and least_right[1]) if why]
     return "; ".join(reasons) or None
 
 
@@ -70,7 +70,8 @@ def accuracies_of(record: Record) -> list[float]:
     return [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
 
 
-def _narrower(plan: Plan, record: Record) -> str | None:
+def narrower(plan: Plan, record: Record) -> str | None:
+    """Say that its network is narrower than the paper's; None where it is as wide."""
     model, width = record.recipe["model"], width_of(record)
     if width is None or width in {job.options.get("width") for job in plan.jobs}:
         return None

@@ -5,6 +5,7 @@ Everything is a function of claims and records, so the same records give the sam
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -15,7 +16,7 @@ from torchcaps.study.intervals import Interval
 from torchcaps.study.record import Record
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps_claims.claim import PAPERS, Claim
-from torchcaps_claims.comparable import accuracies_of
+from torchcaps_claims.comparable import accuracies_of, narrower
 from torchcaps_claims.headcount import head_count
 from torchcaps_claims.intervals import clipped
 from torchcaps_claims.result import Result, values_of
@@ -36,6 +37,7 @@ TITLES, REMARKS, JUDGED_OTHERWISE, MEASURED = map(
 )
 CHANGED: Mapping[str, Mapping[str, Any]] = read_texts("changed")
 WAS = {claim: word for word, claims in CHANGED["was"].items() for claim in claims}
+NAMED_RECORDS = re.compile(r" \(records? [0-9a-f]{12}[^)]*\)")
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
@@ -218,7 +220,7 @@ def why_open(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, ShownVerdict | None) or verdict.word != "undecided":
         return ""
-    return f": {verdict.open_because or 'its intervals leave it open'}"
+    return f": {_plain(verdict.open_because or 'its intervals leave it open')}"
 
 
 def mind(each: Result) -> str:
@@ -228,14 +230,22 @@ def mind(each: Result) -> str:
     because = None if isinstance(verdict, ShownVerdict | None) else verdict.open_because
     said = (because, REMARKS.get(name), JUDGED_OTHERWISE.get(name), each.claim.default)
     # A choice of ours may be what keeps it open.
-    return "; ".join(dict.fromkeys(filter(None, said)))
+    return _plain("; ".join(dict.fromkeys(filter(None, said))))
+
+
+def _plain(text: str) -> str:
+    """Leave out which records say so, which the appendix has."""
+    return NAMED_RECORDS.sub("", text)
 
 
 def runs(each: Result) -> str:
-    """The protocol in a word."""
+    """The size of its networks in a word or two."""
     if not each.records or each.plan.word is not None:
         return protocol(each)
-    return "reduced" if each.is_reduced else "the paper's"
+    if not each.is_reduced:
+        return "the paper's"
+    is_narrow = any(narrower(each.plan, record) for record in each.records.values())
+    return "narrower" if is_narrow else "full width"
 
 
 def protocol(each: Result) -> str:

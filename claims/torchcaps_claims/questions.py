@@ -8,7 +8,8 @@ from typing import Any
 
 from torchcaps.study.record import Record
 from torchcaps_claims.asked import FAMILIES, QUESTIONS, TEXTS, Question
-from torchcaps_claims.pages import render
+from torchcaps_claims.headcount import is_counted, is_decided
+from torchcaps_claims.pages import LEANS, TITLES, render
 from torchcaps_claims.result import Result
 from torchcaps_claims.said import Numbers, gain_of, interval, number, pairs_of
 from torchcaps_claims.svg import Cloud, Dot, draw_clouds, draw_dots
@@ -49,7 +50,9 @@ def question_pages(
     return texts
 
 
-def front_page(records: Mapping[str, Record], texts: Mapping[str, str], overview: str) -> str:
+def front_page(
+    found: Sequence[Result], records: Mapping[str, Record], texts: Mapping[str, str], overview: str
+) -> str:
     """Each question with the first paragraph of its answer, its picture and how strong it is; the
     findings; and the head count."""
     numbers = Numbers(records)
@@ -58,7 +61,17 @@ def front_page(records: Mapping[str, Record], texts: Mapping[str, str], overview
         for name, question in QUESTIONS.items()
     ]
     pictures = [name for name in QUESTIONS if f"questions/{name}.svg" in texts]
-    return render("front.md", answers=answers, pictures=pictures, overview=overview)
+    decided = [x for x in found if is_counted(x) and is_decided(x) and not x.is_untrained]
+    return render(
+        "front.md",
+        titles=TITLES,
+        sentences=[each for each in decided if each.claim.states],
+        numbers=[each for each in decided if not each.claim.states],
+        leaning=[each for each in found if each.status in LEANS],
+        answers=answers,
+        pictures=pictures,
+        overview=overview,
+    )
 
 
 def _sections(

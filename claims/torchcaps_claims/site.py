@@ -37,7 +37,7 @@ def write_pages(
         texts[f"records/{paper}.md"] = appendix(paper, of_paper, to_evidence)
     texts["papers/decided.md"] = decided(found)
     texts["changed.md"] = changed({each.claim.id: each for each in found})
-    texts["README.md"] = front_page(records, texts, overview(found, "."))
+    texts["README.md"] = front_page(found, records, texts, overview(found, "."))
     paths = {folder / name: text for name, text in texts.items()} | {Path(readme): with_overview}
     for path, text in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
