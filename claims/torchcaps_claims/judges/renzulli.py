@@ -199,8 +199,8 @@ def _self_attention_collapses(case: Case) -> Verdict:
         for data in AT_HAND
         if data != "cifar10"
     ]
-    found = joined(low, confirming(case.each(*larger)))
-    return without_lean(found, NOT_HOW_SIMILAR) if fails(found) else found
+    both = joined(low, confirming(case.each(*larger)))
+    return without_lean(both, NOT_HOW_SIMILAR) if fails(both) else both
 
 
 @judge("rem-q-undertrained-high-entropy")
