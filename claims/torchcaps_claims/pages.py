@@ -148,7 +148,7 @@ def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
 
 def render(name: str, **context: Any) -> str:
     """Fill a template, which may ask for a part of a result in words."""
-    told = (says, published, ours, measured, why_open, protocol, runs, links, mind)
+    told = (says, said_of_all, published, ours, measured, why_open, protocol, runs, links, mind)
     words = {each.__name__: each for each in told}
     text = template(name, "torchcaps_claims").render(made=MADE, remarks=REMARKS, **words, **context)
     return f"{text.rstrip()}\n"
@@ -158,13 +158,23 @@ def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
     return [each for each in found if each.status in words]
 
 
-def says(claim: Claim) -> str:
-    """The statement, or the system that a number is about."""
+def says(claim: Claim, *, without: Sequence[str] = ()) -> str:
+    """The statement, or the system that a number is about, without what is said already."""
     if claim.states:
         return claim.statement or ""
+    return ", ".join(word for word in _words(claim) if word not in without)
+
+
+def said_of_all(found: Sequence[Result]) -> list[str]:
+    """What all rows of a table are about, and none needs to repeat."""
+    words = [_words(each.claim) for each in found]
+    return [word for word in words[0] if all(word in others for others in words)]
+
+
+def _words(claim: Claim) -> list[str]:
     words = [claim.system, claim.dataset]
     words += [_said(n, value) for n, value in claim.conditions.items() if _is_told(n, value)]
-    return ", ".join(filter(None, words))
+    return [*filter(None, words)]
 
 
 def _said(name: str, value: object) -> str:

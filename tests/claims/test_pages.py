@@ -12,7 +12,7 @@ from error_text import text_of
 from made_records import record
 from torchcaps.study import Seed, read_records, write_record
 from torchcaps.train.protocols import PROTOCOLS
-from torchcaps_claims import find_claim, result_of
+from torchcaps_claims import find_claim, result_of, results
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.headcount import is_counted, is_decided
 from torchcaps_claims.pages import (
@@ -25,6 +25,8 @@ from torchcaps_claims.pages import (
     overview,
     page,
     protocol,
+    said_of_all,
+    says,
 )
 from torchcaps_claims.site import BEGIN, END, write_pages
 
@@ -285,3 +287,14 @@ def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
     papers = re.findall(r"\]\(([^)]+\.md)\)", readme.read_text())
     of_papers = [out / "papers" / f"{paper}.md" for paper in PAPERS]
     assert [(readme.parent / unquote(each)).resolve() for each in papers] == of_papers
+
+
+def test_a_table_says_once_what_all_its_rows_are_of():
+    rows = [each for each in results(EVIDENCE, paper="mitterreiter2023") if each.claim.table == 2]
+    common = said_of_all(rows)
+    assert common[:2] == ["CapsNet 16/16/16/16/10, dim 8", "AffNIST"]
+    for each in rows:
+        own = says(each.claim, without=common).split(", ")
+        assert own[0] == f"layer {each.claim.conditions['layer']}"
+        assert not {*own} & {*common}
+        assert sorted(", ".join([*own, *common])) == sorted(says(each.claim))
