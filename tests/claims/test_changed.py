@@ -32,6 +32,15 @@ def test_what_was_found_unjust_of_a_record_stays_undecided_by_it(found, name):
     assert "3025f11d67d5" not in found[name].records
 
 
+def test_each_row_of_the_first_reading_has_its_verdict_and_its_test(found):
+    text = (ROOT / "claims/pages/first-reading.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\S+)` .* \| ([a-z ]+) \| `(\S+)::(\S+)` \|$", text, flags=re.M)
+    assert {name for name, *_ in rows} > {*FOUND_UNJUST}
+    for name, now, path, test in rows:
+        assert found[name].status == now, name
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
 def test_no_number_falls_by_a_choice_of_ours(found):
     """Most are of Tables 1 and 2, whose networks begin as the paper does not say, unless others
     that begin otherwise bear it out."""
