@@ -11,7 +11,7 @@ from torchcaps_claims.result import Result
 STANDS = ("reproduced", "holds", "leans yes")
 FALLS = ("better", "worse", "fails", "leans no")
 # By the words of plans that train nothing.
-BY_IDENTITY = ("count", "shape", "configuration")
+BY_IDENTITY = ("count", "shape")
 
 
 def is_decided(each: Result) -> bool:

@@ -169,6 +169,11 @@ def _on_default(found: Result, records: Mapping[str, Record]) -> Result:
             f"it depends on {other.of.choice}, which the paper does not say: {other.of.ours} it "
             f"comes out as {verdict.word}, {other.said} as {other.word}"
         )
+    elif verdict.word == "reproduced" and not starts:
+        # What our choice alone confirms counts for the paper no more than what it refutes.
+        verdict = verdict.left_open("no other choice was tried where the paper is silent")
+    elif verdict.word == "fails" and any(x.learns and x.word == "undecided" for x in starts):
+        verdict = verdict.left_open("another choice where the paper is silent leaves it open")
     elif not bear_out(verdict.word, starts, because):
         verdict = verdict.on_default(because)
     return replace(found, verdict=verdict, starts=starts)

@@ -55,31 +55,6 @@ def test_what_a_kernel_of_seven_gains():
     assert says in page("tables-against-text")
 
 
-def test_how_many_times_fewer_parameters():
-    times = {
-        n: round(of_resnet / ours, 1)
-        for n in (10, 100)
-        for of_resnet, ours in [
-            values(
-                f"tsai2020-t1-resnet-18-none-cifar-{n}-params",
-                f"tsai2020-t1-inverted-dot-product-attention-routing-resnet-cifar-{n}-params",
-            )
-        ]
-    }
-    says = f"true of CIFAR-100 ({times[100]} times); on CIFAR-10 it is {times[10]} times"
-    assert says in page("tables-against-text")
-
-
-def test_eff_capsnet_has_the_lowest_entropy_of_table_1():
-    """So the sentence is about Table 1, and wrong of MNIST alone."""
-    for way in ("q", "rem"):
-        found = of_table_1(way, "entropy")
-        for data in ("f-mnist", "svhn", "cifar-10"):
-            of_set = {row: value for row, value in found.items() if f"-{data}-" in row}
-            assert len(of_set) == 4
-            assert min(of_set, key=of_set.get) == f"rem-t1-{data}-eff-capsnet"
-
-
 def test_two_entropies_alike_in_mean_and_spread():
     entropies = [
         claim for claim in claims(paper="renzulli2025") if claim.kind == "entropy" and claim.std
@@ -132,20 +107,6 @@ def test_what_rounding_and_pruning_gain():
     assert f"a gain of {gains[deep]:.2f}, where others have {min(rest):.2f} to {max(rest):.2f}" in (
         text.replace("−", "-")
     )
-
-
-def test_three_entropies_of_one_network():
-    table, seven, eight, q, q_seven = values(
-        "rem-t9-dr-capsnet-rem-entropy",
-        "rem-text-f7-rem-entropy",
-        "rem-text-f8-end-entropy",
-        "rem-t9-dr-capsnet-q-entropy",
-        "rem-text-f7-q-entropy",
-    )
-    assert len({table, seven, eight}) == 3
-    text = page("doubtful-numbers")
-    assert f"{table:.2f} (Table 9), {seven:.2f} (Fig. 7) and {eight:.2f} (Fig. 8)" in text
-    assert f"{q:.2f} and {q_seven:.2f}" in text
 
 
 def test_a_spread_of_three_decimals():

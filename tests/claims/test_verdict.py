@@ -103,7 +103,7 @@ def test_another_tolerance_changes_no_byte_of_a_record(tmp_path, monkeypatch):
 
     record, word = written_and_judged()
     monkeypatch.setattr(verdict, "TOLERANCE_OF_ERRORS", 5.0)
-    assert (word, *written_and_judged()) == ("on our default", record, "reproduced")
+    assert (word, *written_and_judged()) == ("on our default", record, "undecided")
 
 
 def test_a_verdict_in_words():

@@ -35,7 +35,7 @@ LOW, HIGH = (10, 20, 30), (80, 90)
 SAME_SPARSITY = 2.0
 OTHER_SPARSITY = "a network ended at another sparsity than its row asks for"
 HASTENED = (
-    "LOBSTER shrinks weights 46 times as fast, to be done in six epochs, and may cost more so"
+    "LOBSTER shrinks weights 46 times as fast, to be done in six epochs, and may prune otherwise so"
 )
 NOT_HOW_SIMILAR = (
     "the paper says neither how similar couplings become nor on how many levels it counts their "
@@ -383,10 +383,12 @@ def _zeroes_whole_votes(case: Case) -> Verdict:
             none_and_lower.append(lower.greater(HARDLY_ANY))
             and_sparse.append((lower if is_sparse else Values()).greater(HARDLY_ANY))
     refuted = case.bound(*and_sparse, corrected=True)
-    if fails(refuted):
-        return refuted
     # Hardly any in a network that is less sparse says little.
     less_sparse = case.bound(*none_and_lower, corrected=True)
+    if case.is_reduced and fails(less_sparse):
+        return without_lean(less_sparse, HASTENED)
+    if fails(refuted):
+        return refuted
     if fails(less_sparse):
         return open_if(True, less_sparse, "less is pruned than in the paper")
     # Too few blocks alone contradict nothing.
