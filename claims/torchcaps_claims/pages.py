@@ -172,7 +172,7 @@ def said_of_all(found: Sequence[Result]) -> list[str]:
 
 
 def _words(claim: Claim) -> list[str]:
-    words = [claim.system, claim.dataset]
+    words = [claim.system, claim.dataset, "cited there" if claim.origin == "cited" else None]
     words += [_said(n, value) for n, value in claim.conditions.items() if _is_told(n, value)]
     return [*filter(None, words)]
 
