@@ -12,7 +12,8 @@ with; `longer` is the same trained for a third as many epochs more. `random_mask
 `mask_at_the_end` have the sparsity of `magnitude`, 90 % in each layer. `lamp`, which the whole plan
 leaves out, has 90 % of all weights, of each layer as many as LAMP scores say. `lobster` stops at
 the sparsity that the paper prints, and `mask_like_lobster` masks the dense network as far as
-LOBSTER came. SNIP is for one seed, random masks, `longer` and SNIP are for MNIST alone: they are
+LOBSTER came. `only_shrinks`, which the whole plan leaves out too, shrinks weights as `lobster` does
+and prunes none. SNIP is for one seed, random masks, `longer` and SNIP are for MNIST alone: they are
 controls, and all of it has to fit into 12 hours of two cores. One network needs one core, so two of
 these lines run side by side, one with --data mnist and one with --data fashion-mnist.
 
@@ -67,6 +68,8 @@ WAYS: dict[str, dict[str, Any]] = {
     # With as many zeros, but each layer has the share that LAMP gives it.
     "lamp": {"prune": "magnitude", "prune_to": 0.9, "prune_scope": "lamp"},
     "lobster": {"prune": "lobster"},
+    # It shrinks as many steps, and prunes nothing.
+    "only_shrinks": {"prune": "lobster", "prune_to": 0.0},
     "random_masks": {"prune": "random_masks", **LAYERWISE},
     "snip": {"prune": "snip", "prune_to": 0.9},
     # Of the dense run, whose training is not repeated.
@@ -77,7 +80,8 @@ WAYS: dict[str, dict[str, Any]] = {
 MASKED = ("mask_at_the_end", "mask_like_lobster")
 # In all but the reduced form, to save hours: these for both sets, the others for MNIST, and one for
 # one seed.
-BOTH = ("dense", "magnitude", "lamp", "lobster", *MASKED)
+BOTH = ("dense", "magnitude", "lamp", "lobster", "only_shrinks", *MASKED)
+NOT_IN_WHOLE = ("lamp", "only_shrinks")
 ONE_SEED = ("snip",)
 # Images held out, of all 60,000: 1,200, so that a tenth of a point is one image, and few, since
 # LOBSTER looks at all of them again and again.
@@ -175,7 +179,7 @@ def cells_of(form: Form) -> list[Cell]:
     return [
         cell
         for cell in every
-        if (cell.way != "lamp" or form.said != WHOLE.said)
+        if (cell.way not in NOT_IN_WHOLE or form.said != WHOLE.said)
         and (cell.way in BOTH or cell.data == "mnist")
         and (cell.way not in ONE_SEED or cell.seed == 0)
     ]
@@ -187,8 +191,9 @@ def fields_of(form: Form, cell: Cell) -> dict[str, Any]:
     fields["augment"] = AUGMENT[cell.data]
     if cell.way in ("magnitude", "lamp"):
         fields["prune_ramp"] = max(1, form.fields["epochs"] // 2)
-    if cell.way == "lobster":
+    if cell.way in ("lobster", "only_shrinks"):
         fields["prune_shrink"] = form.shrink
+    if cell.way == "lobster":
         fields["prune_to"] = MATCHED[cell.data] / 100
     if cell.way == "longer":
         fields["epochs"] = form.fields["epochs"] * 4 // 3
@@ -283,7 +288,8 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
             record = record_of_runs(
                 [cell.folder(folder) for cell in of_way],
                 study=STUDY,
-                claims=CLAIMS,
+                # A control of ours, for which no claim asks.
+                claims=() if way == "only_shrinks" else CLAIMS,
                 measured={row["seed"]: row["values"] for row in some},
                 measured_by=[row["measured_by"] for row in some],
                 reduced=said_of(form),

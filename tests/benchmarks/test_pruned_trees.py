@@ -21,12 +21,14 @@ def test_every_way_is_a_recipe(form, way):
         recipe = make_recipe(
             **pruned_trees.fields_of(form, pruned_trees.Cell(data, 1, way)),
         )
-        named = {"dense": None, "longer": None, "lamp": "magnitude"}
+        named = {"dense": None, "longer": None, "lamp": "magnitude", "only_shrinks": "lobster"}
         assert recipe.prune == named.get(way, way)
         assert recipe.epochs == form.fields["epochs"] * (4 if way == "longer" else 3) // 3
         assert recipe.train_images == form.fields["train_images"]
         if way == "lobster":
             assert recipe.prune_to == MATCHED[data] / 100
+        if way == "only_shrinks":
+            assert (recipe.prune_to, recipe.prune_shrink) == (0, form.shrink)
 
 
 def test_every_record_has_a_recipe_that_can_be_asked_for():

@@ -150,6 +150,22 @@ def test_lobster_takes_a_tolerance_and_a_sparsity_not_to_pass():
     assert model.left() == [7, 8, 9, 10]
 
 
+def test_lobster_with_a_ceiling_of_none_shrinks_and_prunes_nothing():
+    model, looks = Ten(), []
+    pruner = Lobster(model, shrink=0.1, most=0)
+    before = {name: weight.detach().clone() for name, weight in pruner.masks.weights.items()}
+    for weight in pruner.masks.weights.values():
+        weight.grad = torch.full_like(weight, 0.25)
+    pruner.after_backward(0)
+    for name, weight in pruner.masks.weights.items():
+        # By 1 − |∂L/∂w| of 0.1 · 0.99.
+        assert torch.allclose(weight, before[name] * (1 - 0.75 * 0.099), rtol=1e-6, atol=0)
+    pruner.after_epoch(0, lambda: looks.append(1) or 0.0)
+    assert pruner.masks.count == 0
+    assert len(model.left()) == 10
+    assert not looks
+
+
 def test_lobster_never_empties_a_layer():
     model = Ten()
     with torch.no_grad():

@@ -98,7 +98,8 @@ WIDER = part_whole("test", 5, spec=PartWholeSpec(size=24))
 WITHOUT_ONE = TRAIN.take((TRAIN.labels != 2).nonzero()[:, 0])
 PAIRS = MultiMnist(TRAIN, copies=1)
 TORCH = TensorDataset(torch.rand(4, 1, 8, 8), torch.arange(4))
-NAMES = vars(tc.train) | globals() | {"compiled": compiled, "is_correct": is_correct, "math": math}
+OURS = {name: getattr(tc.train, name) for name in tc.train.__all__}
+NAMES = OURS | globals() | {"compiled": compiled, "is_correct": is_correct, "math": math}
 NAMES |= {"Update": Update, "check_selectable": check_selectable, "small_network": small_network}
 
 

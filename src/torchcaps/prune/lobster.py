@@ -41,7 +41,8 @@ class Lobster(Pruner):
         model: the network.
         shrink: λ of the first epoch, before its decay.
         tolerance: by which share the validation loss may rise in one pruning.
-        most: a sparsity beyond which nothing more is pruned, to compare networks at the same one.
+        most: a sparsity beyond which nothing more is pruned, to compare networks at the same one;
+            at 0 weights shrink and none is pruned, a control.
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class Lobster(Pruner):
                 f"the tolerance by which the validation loss may rise must be 0 or more, but came "
                 f"as {tolerance:g}."
             )
-        if most is not None:
+        # 0 is refused elsewhere, and False is no number.
+        if most is not None and (most != 0 or most is False):
             self.check(most)
         self.shrink, self.tolerance, self.most = shrink, tolerance, most
 
@@ -75,6 +77,8 @@ class Lobster(Pruner):
                 weight.sub_(weight * insensitive, alpha=factor)
 
     def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:
+        if self.most == 0:
+            return
         all_of_them = self.masks.size
         scored = self.masks.scored(self.magnitudes())
         before = {name: weight.detach().clone() for name, weight in self.masks.weights.items()}

@@ -31,7 +31,9 @@ def check_pruning(recipe: "Recipe") -> None:
         return
     if to is None and way != "lobster":
         raise ValueError(f'prune = "{way}" needs prune_to, the share of weights, for example 0.9')
-    if to is not None:
+    # A control, whose weights shrink and are not pruned.
+    only_shrinks = way == "lobster" and to == 0
+    if to is not None and not only_shrinks:
         _check_shares(way, to)
     if recipe.prune_scope == "lamp" and way not in ("magnitude", "mask_at_the_end"):
         raise ValueError(

@@ -111,7 +111,7 @@ class Recipe(BaseModel):
     # How weights are set to zero, a way of `torchcaps.prune`; none is pruned where nobody says so.
     prune: Younger[Prune | None] = None
     # Which share of the weights, of all layers together; for magnitude also a list, one an epoch;
-    # for lobster the most, which it stops at.
+    # for lobster the most, which it stops at; at 0 it only shrinks them.
     prune_to: Younger[Share | None] = None
     # After how many epochs magnitude is there; from then on what is left trains on.
     prune_ramp: Younger[int] = Field(5, ge=1, le=MOST)
