@@ -200,10 +200,11 @@ def _starts_of(of: Varied, plan: Plan, records: Mapping[str, Record]) -> list[St
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
     """Give the records of the full protocol; then those of a smaller one: networks that were
-    trained as the paper's and looked at in a smaller way, then those that were trained for as long
-    as a smaller form of the plan, and then the others, whatever their lengths: a network of a plan
-    is not compared with one that was trained for longer."""
-    yield {name: record for name, record in about.items() if record.reduced is None}
+    trained as the paper's and looked at in a smaller way, beside the first, then those that were
+    trained for as long as a smaller form of the plan, and then the others, whatever their lengths:
+    a network of a plan is not compared with one that was trained for longer."""
+    whole = {name: record for name, record in about.items() if record.reduced is None}
+    yield whole
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
     forms = [job.smaller().recipe() for job in plan.jobs]
     as_the_paper = {trains(job.recipe()) for job in plan.jobs}
@@ -218,6 +219,8 @@ def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, R
         or (name not in papers and _length(each.recipe) in lengths)
     }
     others = {n: each for n, each in smaller.items() if n not in papers and n not in planned}
+    # They stand beside networks that were looked at in full, as those of sets at hand are.
+    papers = papers and whole | papers
     for alike in (papers, planned, others):
         yield from _as_wide(plan.claim, alike)
 

@@ -161,6 +161,22 @@ def test_a_number_of_the_first_epoch_is_that_of_runs_that_end_there(is_reduced):
     assert first.jobs[0].reduced.says.startswith("1 epoch, fixed beforehand; ")
 
 
+def test_networks_that_were_looked_at_in_full_stand_beside_those_that_were_not():
+    """Trained as the paper's: on CIFAR-10, and on digits whose affNIST we generated."""
+    name = "mitt2023-q-cifar10-worse-dynamics"
+    records = []
+    for job in plan_of(find_claim(name)).jobs:
+        is_ours = job.recipe().data == "expanded-mnist"
+        at, dyr = ("@affnist-style/test", 0.4) if is_ours else ("", 0.2)
+        seeds = [{f"dyr.{k}{at}": dyr + 0.001 * n for k in range(1, 5)} for n in range(5)]
+        made = made_of(job.recipe(), seeds, claim=name)
+        records.append(made.model_copy(update={"reduced": "generated" if is_ours else None}))
+    assert len(records) == 2
+    found = result(name, *records)
+    assert (found.status, len(found.records)) == ("holds", 2)
+    assert all(result(name, each).verdict is None for each in records)
+
+
 def test_a_verdict_needs_a_record_of_the_claim():
     found = result(SIGN, record(SIGN, "accuracy@sign/train", [99.7, 99.71, 99.69]))
     assert (found.status, list(found.records), found.is_reduced) == ("undecided", ["0"], False)

@@ -20,6 +20,7 @@ from torchcaps_claims.verdict import (
 
 # None while records are missing.
 Verdict = StatementVerdict | None
+CANNOT_CONTRADICT = "this part of its row cannot contradict it"
 NONE_DIED = "no capsule died, so nothing that makes capsules die was at work"
 
 
@@ -179,8 +180,9 @@ def printed(name: str) -> float:
 
 
 def confirming(part: Verdict) -> Verdict:
-    """Let a part, which a statement needs to hold, not contradict it."""
-    return open_if(True, part, "this part of its row cannot contradict it", word="fails")
+    """Let a part, which a statement needs to hold, neither contradict it nor lean against it."""
+    is_against = part is not None and "fails" in (part.word, part.would)
+    return without_lean(part, CANNOT_CONTRADICT) if is_against else part
 
 
 def joined(*parts: Verdict) -> Verdict:

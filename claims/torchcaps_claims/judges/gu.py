@@ -15,7 +15,6 @@ from torchcaps_claims.judges.case import (
     joined,
     judge,
     judge_each,
-    open_if,
     shown,
     without_lean,
 )
@@ -49,8 +48,9 @@ def _values(case: Case, name: str, system: str, **fields: Any) -> Values:
 
 def _transfer(case: Case, stops: bool) -> dict[str, Any]:
     """Ask for networks that stop early, or for those that train to the end, which are the same
-    ones in the reduced form."""
-    return {"data": "expanded-mnist", "stop_at": STOP if stops and not case.is_reduced else None}
+    ones where none stops early, as in the reduced form."""
+    stops = stops and any(record.recipe.get("stop_at") == STOP for record in case.records)
+    return {"data": "expanded-mnist", "stop_at": STOP if stops else None}
 
 
 def _affine(case: Case, system: str, *, stops: bool = False) -> Values:
@@ -193,7 +193,8 @@ def _gap_is_kernel(case: Case) -> Verdict:
     whole = gap(9, 5)
     small, large = (case.bound((gap(k, k) - case.threshold * whole).less()) for k in (5, 9))
     is_gap = holds(case.each(whole))
-    return open_if(not is_gap, joined(large, confirming(small)), "there is no gap to explain")
+    found = joined(large, confirming(small))
+    return found if is_gap else without_lean(found, "there is no gap to explain")
 
 
 # Overlapping digits.

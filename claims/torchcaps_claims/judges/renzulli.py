@@ -184,8 +184,8 @@ def _lowest(case: Case, models: Mapping[str, str]) -> list[Cell]:
 
 @judge("rem-q-selfattention-collapse")
 def _self_attention_collapses(case: Case) -> Verdict:
-    """On CIFAR-10 couplings hardly vary, and their entropy is low; elsewhere both are larger, which
-    cannot contradict it, nor can bounds that are ours."""
+    """On CIFAR-10 couplings hardly vary, and their entropy is low; elsewhere both are larger.
+    Neither contradicts it: the bounds are ours."""
     found = {}
     for data in AT_HAND:
         model = EFFICIENT[data]
@@ -211,7 +211,7 @@ def _undertrained_higher(case: Case) -> Verdict:
     )
     higher, robust = case.each(entropy - whole_entropy), whole - stopped
     if case.is_reduced:
-        return open_if(True, higher, "the smaller form trains the network that stops for longer")
+        return without_lean(higher, "the smaller form trains the network that stops for longer")
     # As robust or more: by its mean, and no test.
     if holds(higher) and not robust:
         return None
@@ -290,7 +290,8 @@ def _noisy_when_low(case: Case) -> Verdict:
         parts.append(case.one_of(*(rise[percent] for percent in LOW), corrected=True))
         parts.append(case.each(*(rise[percent].less() for percent in HIGH)))
         reached += [_reaches(case, data, percent, **PRUNED) for percent in rise]
-    return open_if(not all(reached), joined(*parts), OTHER_SPARSITY)
+    found = joined(*parts)
+    return found if all(reached) else without_lean(found, OTHER_SPARSITY)
 
 
 @judge("rem-q-snip-worse")
@@ -338,7 +339,8 @@ def _falls_by_pruning(case: Case) -> Verdict:
             cells.append(_on_grid(case, "entropy", data, **masked) - pruned)
             apart = _of(case, "sparsity", data, **masked) - sparsity
             is_matched = is_matched and _is_near(apart, 0)
-    return open_if(not is_matched, case.each(*cells, corrected=True), OTHER_SPARSITY)
+    found = case.each(*cells, corrected=True)
+    return found if is_matched else without_lean(found, OTHER_SPARSITY)
 
 
 @judge("rem-q-negligible-loss", with_itself=True)

@@ -247,7 +247,7 @@ def test_a_measure_that_finds_none_anywhere_shows_nothing():
         found = judge_statement(claim, records)
         assert found.leaning().word == "undecided"
         assert found.open_because == (
-            "no network that was looked at has any, so the measure may find none anywhere"
+            "without routing there are as few, so the measure may find none anywhere"
         )
 
 

@@ -8,6 +8,7 @@ from tables import rows_beside, worked_out
 from torchcaps.train import make_recipe
 from torchcaps_claims import find_claim, result_of
 from torchcaps_claims.judges import judge_statement
+from torchcaps_claims.judges.case import CANNOT_CONTRADICT
 from torchcaps_claims.judges.peer import BOTH_BIASES
 from torchcaps_claims.pages import ours
 
@@ -180,6 +181,25 @@ def test_whether_the_symmetry_is_the_cause(best_control, expected):
         )
     ]
     assert word("peer2022-q-symmetry-causes-depth-failure", records) == expected
+
+
+@pytest.mark.parametrize("reduced", [None, "few"])
+def test_a_bias_that_gains_three_points_leans_nowhere(reduced):
+    """Five are needed to hold, and one at most contradicts."""
+    records = [
+        deep("peer_deep_dynamic", n, data, mean, bias=bias, reduced=reduced, **chosen)
+        for data in SETS
+        for n in (4, 5)
+        for mean, bias, chosen in (
+            (97.0, "added", {}),
+            (94.0, "odd", {}),
+            (20.0, "none", {"squash": "exp"}),
+            (20.0, "none", {"weight_std": 0.3}),
+        )
+    ]
+    found = judge_statement(find_claim("peer2022-q-symmetry-causes-depth-failure"), records)
+    assert (found.leaning("smaller").word, found.would) == ("undecided", None)
+    assert found.open_because == CANNOT_CONTRADICT
 
 
 def of_controls(biased, controls):

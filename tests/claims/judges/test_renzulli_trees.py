@@ -72,6 +72,14 @@ def test_every_epoch_of_a_pruned_run_counts_its_zero_blocks():
     assert word("pruning-zeroes-whole-votes", dense, of(0.0, 83.5)) == "undecided"
 
 
+@pytest.mark.parametrize("zero", [0.0, 0.05])
+def test_too_few_zero_blocks_of_a_smaller_form_lean_nowhere(zero):
+    """Fewer than a tenth, with a lower entropy."""
+    smaller = [each.model_copy(update={"reduced": "few"}) for each in votes(zero, 6.0)]
+    found = judge_statement(find_claim("rem-q-pruning-zeroes-whole-votes"), smaller)
+    assert found.leaning("smaller").word == "undecided"
+
+
 def rising(data, trained, fixed):
     """Networks of one to ten iterations, and of the last of them the couplings step by step."""
     made = []

@@ -4,7 +4,7 @@ from functools import partial
 
 from made_records import diverged, record, word_of
 from torchcaps_claims import find_claim
-from torchcaps_claims.judges import judge_and_read
+from torchcaps_claims.judges import judge_and_read, judge_statement
 
 word = partial(word_of, "tsai2020-q-")
 
@@ -95,6 +95,11 @@ def test_layer_norm_is_sooner_and_no_less_safe():
     unsafe = [normed(fast, True, t, mean=10) for t in (2, 3)]
     assert word("layernorm-stabilises", *unsafe, *sooner[2:]) == "undecided"
     assert word("layernorm-stabilises", *sooner[:3]) is None
+    # None comes to 60 %, so all take as long: that is no difference.
+    never = [normed(slow, norm, t) for norm in (True, False) for t in (2, 3)]
+    found = judge_statement(find_claim("tsai2020-q-layernorm-stabilises"), never)
+    assert found.leaning("smaller").word == "undecided"
+    assert found.open_because == "no network comes to 60 %"
 
 
 def test_runs_that_diverged_have_collapsed_and_never_arrived():
