@@ -14,7 +14,8 @@ The first of each pair takes other routings, but not "em": by EM routing it is t
 `width` is that of the first convolution; less than 256 is ours, for a quick trunk.
 
 Departures:
-1. EM routing is that of Alg. 2. The adapted version of Gritzman that §5 mentions is not described.
+1. EM routing is that of Alg. 2. The adapted version of Gritzman that §5 mentions is not described;
+   public code has the variance in place of the deviation in its costs.
 2. Of EM routing λ is 0.1, of the sign net 1, where others take 0.01: of layers so narrow, costs are
    too small for that to reach an activation; at 1 those of the deep net are all 1 from the start.
    Weights of the deep net start at N(0, 0.3²), those of its public code smaller: at 0.1 activations
