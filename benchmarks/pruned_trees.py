@@ -89,6 +89,8 @@ HELD_OUT = 0.02
 LEVELS = 11
 CLAIMS = ("rem-q-entropy-falls-by-pruning", "rem-q-any-pruning")
 STUDY = "renzulli2025/pruned_trees"
+# A control of ours, for which no claim asks, and which no judge may take for LOBSTER.
+OF_SHRINKING = "renzulli2025/only_shrinks"
 
 
 class Form(NamedTuple):
@@ -287,8 +289,7 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
                 continue
             record = record_of_runs(
                 [cell.folder(folder) for cell in of_way],
-                study=STUDY,
-                # A control of ours, for which no claim asks.
+                study=OF_SHRINKING if way == "only_shrinks" else STUDY,
                 claims=() if way == "only_shrinks" else CLAIMS,
                 measured={row["seed"]: row["values"] for row in some},
                 measured_by=[row["measured_by"] for row in some],
@@ -339,7 +340,7 @@ def said_of(form: Form) -> str:
 def standing(evidence: Path, new: Record) -> tuple[str, Record] | None:
     """The fullest record of the same networks, of whatever seeds, that is there already, with its
     hash. Seeds of a draft would make a draft of all the others."""
-    records = read_records(evidence, study=STUDY, drafts=new.is_draft).items()
+    records = read_records(evidence, study=new.study, drafts=new.is_draft).items()
     alike = [(name, each) for name, each in records if trained_in(each) == trained_in(new)]
     return max(alike, key=lambda each: (each[1].measured, each[1].made), default=None)
 

@@ -42,8 +42,12 @@ class Family(NamedTuple):
 
 
 def _fields(where: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has neither sets nor none."""
-    return {k: (frozenset(x) or None) if isinstance(x, list) else x for k, x in where.items()}
+    """TOML has neither sets nor none: an empty list is none, within a list too."""
+
+    def read(value: Any) -> Any:
+        return (frozenset(map(read, value)) or None) if isinstance(value, list) else value
+
+    return {name: read(value) for name, value in where.items()}
 
 
 TEXTS = read_texts("questions")

@@ -181,6 +181,9 @@ def _said(value: Any) -> str:
     each = str(value).split(",")
     if len(each) > 1 and len(set(each)) == 1:
         return f"{len(each)} × {each[0]}"
+    if isinstance(value, float):
+        # As many digits as somebody wrote down: 0.8553, and not 0.8553000000000001.
+        return str(round(value, 6))
     return "none" if value is None else str(value)
 
 

@@ -42,6 +42,7 @@ def test_every_record_has_a_recipe_that_can_be_asked_for():
                 continue
             of_cell = pruned_trees.fields_of(form._replace(fields=fields), cell)
             asked.add(make_recipe(**of_cell).digest())
-    records = read_records(ROOT / "evidence", study=pruned_trees.STUDY, drafts=True)
-    assert records
-    assert {each.recipe_hash for each in records.values()} <= asked
+    for study in (pruned_trees.STUDY, pruned_trees.OF_SHRINKING):
+        records = read_records(ROOT / "evidence", study=study, drafts=True)
+        assert records
+        assert {each.recipe_hash for each in records.values()} <= asked

@@ -474,6 +474,7 @@ TREES = (
     ("4 iterations for 3", "7d727e6a6688", "012de5bdd24a"),
     ("10 iterations for 3", "587c98f5e361", "012de5bdd24a"),
     ("pruned by LOBSTER", "3ed6d8756bf2", "320aed6adc4a"),
+    ("LOBSTER's steps, none pruned", "ef8b21d69361", "320aed6adc4a"),
     ("90 % pruned by magnitude", "d7dc5ba32e90", "320aed6adc4a"),
     ("90 % random masks", "abe77364f748", "320aed6adc4a"),
     ("90 % masked, not trained on", "1112a136fe93", "320aed6adc4a"),
