@@ -341,6 +341,14 @@ def test_deaths_explain_a_gain_that_goes_with_them_and_is_lost_without_them(give
     assert word("deaths-explain-uniform-gain", *twins(**given)) == expected
 
 
+@pytest.mark.parametrize("keeps", [0.2, 2.0])
+def test_a_gain_that_is_not_there_leans_nowhere(keeps):
+    losses = [gain - 9 for gain in GAINS]
+    name = "mitt2023-q-deaths-explain-uniform-gain"
+    found = judge_statement(find_claim(name), twins(gains=losses, keeps=keeps))
+    assert (found.word, found.would) == ("undecided", None)
+
+
 def test_a_narrow_twin_is_that_of_its_own_seed():
     """Where a seed of the routed network has all alive, its twin without routing is the narrow one,
     and keeps all of the gain."""

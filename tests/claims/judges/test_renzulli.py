@@ -15,6 +15,15 @@ CASES = rows_beside(__file__, "cases.toml")["renzulli"]
 word = partial(word_of, "rem-q-")
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
+
+
+def leaning(name, *records):
+    """Which way networks of a smaller form lean: by what they would decide at size."""
+    smaller = [each.model_copy(update={"reduced": "less"}) for each in records]
+    found = judge_statement(find_claim(f"rem-q-{name}"), smaller)
+    return found.would if found.word == "undecided" else found.word
+
+
 AT_HAND = ("mnist", "fashion-mnist", "cifar10")
 
 
@@ -227,6 +236,12 @@ def test_little_pruning_is_noisy_and_much_is_not(low, high, short, expected):
     assert word("low-pruning-noisy", *records) == expected
 
 
+@pytest.mark.parametrize(("short", "expected"), [(0.0, "fails"), (5.0, None)])
+def test_networks_of_another_sparsity_lean_nowhere(short, expected):
+    both = (low_and_high(data, 8.0, 9.0, short=short) for data in ("mnist", "cifar10"))
+    assert leaning("low-pruning-noisy", *(record for each in both for record in each)) == expected
+
+
 def test_snip_beside_lobster_at_the_same_sparsity():
     def of(sparsity):
         records = [net(data, {"entropy+K11": 8.0}) for data in ("mnist", "cifar10")]
@@ -261,6 +276,7 @@ def test_a_robust_network_has_a_low_entropy():
             of(entropy, 85.0, stops=False, reduced="six epochs"),
         ]
         assert word(name, *smaller) == "undecided"
+        assert leaning(name, *smaller) is None
 
 
 def test_masks_of_as_many_weights_are_the_control():
@@ -280,5 +296,7 @@ def test_masks_of_as_many_weights_are_the_control():
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(2.0)) == "fails"
     # Masks of more weights are no control.
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(2.0, 85.0)) == "undecided"
+    assert leaning("entropy-falls-by-pruning", *dense, *less, *masked(2.0)) == "fails"
+    assert leaning("entropy-falls-by-pruning", *dense, *less, *masked(2.0, 85.0)) is None
     # Masks of another network are none.
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(7.0, kernel=5)) is None
