@@ -141,12 +141,23 @@ def _dots(told: Mapping[str, Any], dots: Sequence[Dot]) -> str | None:
 def _trade(told: Mapping[str, Any], numbers: Numbers) -> str | None:
     """Entropy against accuracy, of every way to prune from the unpruned, and by iterations."""
     clouds = []
-    for label, study in told["groups"]:
+    for label, study, *beside in told["groups"]:
         group = numbers.studies[study]
-        arms = [row for row in group.all if row.values[0] is not None]
+        arms = [
+            (group, row, told["marks"][row.values[0]])
+            for row in group.all
+            if row.values[0] is not None
+        ]
+        # Of what stands beside it, the arm that prunes to a sparsity of 0.
+        arms += [
+            (rows, row, told["marks"]["nothing"])
+            for rows in map(numbers.studies.__getitem__, beside)
+            for row in rows.all
+            if row.values[1] == 0
+        ]
         if group.base is not None and arms:
-            points = [_place(group, row) for row in (group.base, *arms)]
-            clouds.append(Cloud(label, points, ["", *(told["marks"][x.values[0]] for x in arms)]))
+            points = [_place(group, group.base), *(_place(rows, row) for rows, row, _ in arms)]
+            clouds.append(Cloud(label, points, ["", *(mark for *_, mark in arms)]))
     label, study = told["curve"]
     curve = numbers.studies[study]
     rows = sorted(curve.all, key=lambda row: row.values)

@@ -84,6 +84,8 @@ TOLD = {
     "rem-q-any-pruning": "with 128 channels magnitude raises entropy",
 }
 UNCOUNTED = (
+    "gu2021-t3-capsnet-k9-params",
+    "mitt2023-t2-layer1-cas",
     "mitt2023-t1-layer1-capsules-alive",
     "mitt2023-t2-layer1-cdr",
     "mitt2023-t2-layer1-cds",

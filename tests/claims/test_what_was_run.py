@@ -79,9 +79,10 @@ def test_the_page_counts_what_is_decided(found):
         f"{len(of_tables)} of which are of Tables 1 and 2 of [mitterreiter2023]."
     ) in said()
     again = [each for each in decided if each.claim.repeats is not None]
-    assert {each.claim.repeats for each in again} == {"mitt2023-t2-layer1-cas"}
+    sentence = "mitt2023-q-primecaps-always-active"
+    assert {each.claim.repeats for each in again} == {sentence}
     assert (
-        f"{len(again)} of these repeat the fifth (cas of the first layer), so [the fourth reading]"
+        f"These {len(again)} say what a sentence says (`{sentence}`), so [the fourth reading]"
         f"(fourth-reading.md#how-many-are-signed) counts {len(decided) - len(again)}, "
     ) in said()
     assert f"there are {capped(numbers)}." in said()

@@ -507,7 +507,9 @@ def scale_and_ablations() -> str:
     rows = []
     for says, of, less in ABLATIONS:
         found = _gap("accuracy", of, less)
-        rows.append(Dot(says, *found[:3], interval(found)))
+        # What differs in no seed by a tenth would read as if nothing could differ.
+        digits = 2 if max(map(abs, found[:3])) < 0.1 else 1
+        rows.append(Dot(says, *found[:3], interval(found, digits)))
     return draw_dots(rows, label="gain in accuracy, points", low=-10, high=100, mark=0)
 
 
