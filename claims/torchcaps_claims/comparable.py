@@ -48,14 +48,16 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
 
 def why_it_leans(plan: Plan, records: Sequence[Record]) -> str | None:
     """Why records say only which way a statement leans: a network is narrower than the paper's, or
-    less often right than printed of it; None where they decide it."""
+    less often right than is printed of it, or trained for less long where nothing is; None where
+    they decide it."""
     smaller = [record for record in records if record.reduced is not None]
     width = next((why for each in smaller if (why := narrower(plan, each))), None)
     # Of the networks that are right less often than the paper's, name the worst.
     shares = (share for each in smaller if (share := _less_right(plan.claim, each)))
     least_right = min(shares, default=None)
     reasons = [why for why in (width, least_right and least_right[1]) if why]
-    return "; ".join(reasons) or None
+    shorter = (why for each in smaller if (why := _shorter(plan, each)))
+    return "; ".join(reasons) or next(shorter, None)
 
 
 def width_of(record: Record) -> int | None:
@@ -78,12 +80,29 @@ def narrower(plan: Plan, record: Record) -> str | None:
     return f"{model} is {width} wide and not {MODELS[model].options['width']}"
 
 
+def _asked(claim: Claim, record: Record) -> float | None:
+    """How often the paper's network is right; None where nobody knows."""
+    stop_at = record.recipe.get("stop_at")
+    printed = _printed_of(claim.paper).get(trained_in(record) or "", [])
+    return max([*printed, *([100 * stop_at] if stop_at else [])], default=None)
+
+
+def _shorter(plan: Plan, record: Record) -> str | None:
+    """Say that a network of whose accuracy the paper says nothing was trained for less long than is
+    planned: whether it is as right as the paper's nobody knows."""
+    epochs, planned = record.recipe["epochs"], max(job.recipe().epochs for job in plan.jobs)
+    if epochs >= planned or _asked(plan.claim, record) is not None:
+        return None
+    return (
+        f"{record.recipe['model']} is trained for {epochs} epochs, and how right the paper's is on "
+        f"{record.recipe['data']} is not printed"
+    )
+
+
 def _less_right(claim: Claim, record: Record) -> tuple[float, str] | None:
     """Say how often a network is right, as a number and in words; None where that is as often as
     the paper's."""
-    values, stop_at = accuracies_of(record), record.recipe.get("stop_at")
-    printed = _printed_of(claim.paper).get(trained_in(record) or "", [])
-    least = max([*printed, *([100 * stop_at] if stop_at else [])], default=None)
+    values, least = accuracies_of(record), _asked(claim, record)
     if least is None or not values or is_as_right(values, least):
         return None
     ours = statistics.fmean(values)

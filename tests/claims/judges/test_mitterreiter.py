@@ -201,6 +201,17 @@ def test_worse_dynamics_on_colour_are_compared_as_strangers():
     assert word("cifar10-worse-dynamics", digits) is None
 
 
+@pytest.mark.parametrize(("last", "expected"), [(0.03, "undecided"), (0.02, "holds")])
+def test_dynamics_that_still_rise_are_not_known(last, expected):
+    digits = net({f"dyr.{k}": 0.4 for k in range(1, 5)})
+    values = {f"dyr.{k}": [0.2 + n for n in NOISE] for k in range(1, 5)}
+    curves = {"coupling_std/hidden_2": [(0.01, 0.025, last)] * len(NOISE)}
+    colour = record(NET, "cifar10", values=values, curves=curves)
+    name = "mitt2023-q-cifar10-worse-dynamics"
+    found = judge_statement(find_claim(name), [digits, colour])
+    assert (found.word, found.would) == (expected, None)
+
+
 def grid(n, mean, *, d_pose=8):
     values = {f"dyr.{k}@{IMAGES}": [mean + noise for noise in NOISE] for k in range(1, n)}
     widths = ",".join(["16"] * (n - 1))
