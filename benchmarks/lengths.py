@@ -36,16 +36,23 @@ def as_long(capsules: Capsules, *, length: float) -> Capsules:
 
 
 @torch.no_grad()
-def dynamics(model: Any, pixels: torch.Tensor, length: float | None = None) -> dict[str, Any]:
-    """The mean length of primary capsules, and the dyr of each routing from below."""
+def dynamics(
+    model: Any, pixels: torch.Tensor, labels: torch.Tensor, length: float | None = None
+) -> dict[str, Any]:
+    """The mean length of primary capsules, the dyr of each routing from below, and how many images
+    are right, in percent."""
     changes = None if length is None else {"primary": partial(as_long, length=length)}
-    measured, means = MeasureDynamics(), []
-    for batch in pixels.split(BATCH):
-        trace = model(batch, keep="last", intervene=changes).trace
-        means.append(trace[0].children.pose.norm(dim=-1).mean())
-        measured.add(trace)
-    layers = measured.result().layers
-    return {"length": float(torch.stack(means).mean()), "dyr": [layer.dyr for layer in layers]}
+    measured, means, right = MeasureDynamics(), [], 0
+    for batch, truth in zip(pixels.split(BATCH), labels.split(BATCH), strict=True):
+        out = model(batch, keep="last", intervene=changes)
+        means.append(out.trace[0].children.pose.norm(dim=-1).mean())
+        measured.add(out.trace)
+        right += int((out.scores.argmax(-1) == truth).sum())
+    return {
+        "length": float(torch.stack(means).mean()),
+        "dyr": [layer.dyr for layer in measured.result().layers],
+        "accuracy": 100 * right / len(labels),
+    }
 
 
 def main() -> None:
@@ -61,10 +68,10 @@ def main() -> None:
         if recipe["options"].get("routing", "dynamic") != "dynamic":
             continue
         images = load(TESTS[recipe["data"]], split="test", root=given.root)
-        pixels, *_ = images.batch(torch.arange(given.images))
+        pixels, labels, _ = images.batch(torch.arange(given.images))
         model = tc.load(folder)
-        looks = {"as it is": dynamics(model, pixels)}
-        looks |= {f"{length:g}": dynamics(model, pixels, length) for length in LENGTHS}
+        looks = {"as it is": dynamics(model, pixels, labels)}
+        looks |= {f"{length:g}": dynamics(model, pixels, labels, length) for length in LENGTHS}
         found.append({"data": recipe["data"], "seed": recipe["seed"], "looks": looks})
         means = {name: sum(each["dyr"]) / len(each["dyr"]) for name, each in looks.items()}
         print(recipe["data"], recipe["seed"], {name: round(x, 3) for name, x in means.items()})
