@@ -46,6 +46,21 @@ def test_every_finding_has_a_picture_a_check_and_its_line():
         assert f"(findings/{page.name})" in index
 
 
+def test_at_one_length_routing_is_more_dynamic_on_cifar():
+    """And less as the networks are; every row of the table is that of the record."""
+    by_length = runpy.run_path(str(FOLDER / "pictures.py"))["dyr_by_length"]
+    colour, digits = by_length("cifar10"), by_length("expanded-mnist")
+    text = (FOLDER / "lengths-and-dyr.md").read_text(encoding="utf-8")
+    for name in colour:
+        both = [[dyr for _, dyr, _ in seeds[name]] for seeds in (colour, digits)]
+        assert len(both[0]) == len(both[1]) == 5
+        lower, higher = both if name == "as it is" else both[::-1]
+        assert max(lower) < min(higher), name
+        dyr = [f"{x.mean:.3f} [{x.low:.3f}, {x.high:.3f}]" for x in map(mean_interval, both)]
+        right = [f"{fmean(x for *_, x in seeds[name]):.1f}" for seeds in (colour, digits)]
+        assert f" | {' | '.join([*dyr, *right])} |" in text
+
+
 def test_the_page_of_living_targets_says_what_its_record_does():
     name = "mitt2023-q-last-layer-more-dynamic"
     evidence = ROOT / "evidence"

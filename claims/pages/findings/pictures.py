@@ -35,6 +35,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     """Every picture by the name of its file."""
     yield "bias-of-em.svg", bias_of_em()
     yield "living-targets.svg", living_targets()
+    yield "lengths-and-dyr.svg", lengths_and_dyr()
     yield "gradient-and-magnitude.svg", gradient_and_magnitude()
     yield "initial-scale.svg", initial_scale()
     yield "variants-of-em.svg", variants_of_em()
@@ -113,6 +114,37 @@ def living_targets() -> str:
         lines["all"].append((number, 10 if layer == "layeroutput" else 16))
     named = [Line(name, points) for name, points in lines.items()]
     return draw_lines(named, x_label="routing", y_label="target capsules")
+
+
+def lengths_and_dyr() -> str:
+    """Dyr by the length of primary capsules: as they are, which stands alone, and at one length."""
+    lines = []
+    for data, says in (("cifar10", "CIFAR-10"), ("expanded-mnist", "moved digits")):
+        looks = dyr_by_length(data)
+        # Rounded, since the ends of the axes say their numbers.
+        points = [
+            (round(statistics.fmean(x[0] for x in y), 2), round(_dyr(y).mean, 3))
+            for y in looks.values()
+        ]
+        lines += [Line(says, points[1:]), Line(f"{says}, as it is", points[:1])]
+    return draw_lines(lines, x_label="length of primary capsules", y_label="dyr")
+
+
+def dyr_by_length(data: str) -> dict[str, list[tuple[float, float, float]]]:
+    """The length, mean dyr and accuracy of each seed, by what its lengths were set to."""
+    found = json.loads((RECORDS / "lengths.json").read_text())["networks"]
+    looks = [each["looks"] for each in found if each["data"] == data]
+    return {
+        name: [
+            (x[name]["length"], statistics.fmean(x[name]["dyr"]), x[name]["accuracy"])
+            for x in looks
+        ]
+        for name in looks[0]
+    }
+
+
+def _dyr(seeds: list[tuple[float, float, float]]) -> Interval:
+    return mean_interval([dyr for _, dyr, _ in seeds])
 
 
 def gradient_and_magnitude() -> str:
