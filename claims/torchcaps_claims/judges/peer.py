@@ -97,7 +97,7 @@ judge_each(
 
 def _signs(case: Case, *, bias: bool) -> list[Values]:
     return [
-        case.values("accuracy@sign/train", model, bias=BIAS[model][bias], **SIGN_LOSS)
+        case.values("accuracy@sign/train", model, bias=BIAS[model][bias], as_code=bias, **SIGN_LOSS)
         for model in (SIGN_DYNAMIC, SIGN_EM)
     ]
 

@@ -20,9 +20,11 @@ SIZES = "tests/claims/test_sizes.py::test_a_published_size"
 SETTINGS = ("gu2021-setting-", "rem-text-k-")
 # What is trained on signs.
 SIGN_OPEN = (
-    "λ of the margin loss (1), iterations (3), hidden capsules (20), weights at the start and the "
-    "rate (Adam, 0.0001); all but the iterations are from one version of public code"
+    "λ of the margin loss (1), iterations (3), hidden capsules (20), the first weights and biases, "
+    "and the rate (Adam, {rate:g}); {of_code} from the first version of the code that the paper names"
 )
+# Those of Table 1, and others, whose rate is that of its deep networks.
+ALL_OF_IT, BUT_THE_RATE = "all are", "all but the rate and the first biases are"
 
 
 @cache
@@ -36,8 +38,12 @@ def plan_of(claim: Claim) -> Plan:
         return Plan(claim, word="unspecified")
     rules = RULES[claim.paper]
     plan = plan_row(claim, rules.adapt) or _untrained(claim) or rules.measured(claim)
-    is_of_signs = any(job.train == "sign" for job in plan.jobs)
-    return replace(plan, left_open=SIGN_OPEN) if is_of_signs else plan
+    of_signs = next((job for job in plan.jobs if job.train == "sign"), None)
+    if of_signs is None:
+        return plan
+    of_code = ALL_OF_IT if of_signs.options.get("as_code") else BUT_THE_RATE
+    rate = of_signs.recipe().learning_rate
+    return replace(plan, left_open=SIGN_OPEN.format(rate=rate, of_code=of_code))
 
 
 def _untrained(claim: Claim) -> Plan | None:

@@ -9,6 +9,7 @@ from torchcaps_claims.setups import SETUPS
 SEEDS = 5
 DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
 SIGN_DYNAMIC, SIGN_EM = "peer_sign_dynamic", "peer_sign_em"
+TABLE_1 = "peer-table-1"
 # Whether it is EM, and whether there is one.
 BIAS = (("none", "added"), ("false", "true"))
 
@@ -25,7 +26,7 @@ def measured(claim: Claim) -> Plan:
     bias = BIAS[is_em][conditions["bias"]]
     data: tuple[str, ...] = ("sign",)
     if claim.where == "Table 1":
-        setup, model = "peer-sign", SIGN_EM if is_em else SIGN_DYNAMIC
+        setup, model = TABLE_1, f"{SIGN_EM if is_em else SIGN_DYNAMIC} as_code=true"
     else:
         assert claim.dataset is not None
         setup, data = "peer-depth", sets_in(claim.dataset)
@@ -35,7 +36,7 @@ def measured(claim: Claim) -> Plan:
         metrics="accuracy",
         seeds=SEEDS,
         data=data,
-        split="train" if setup == "peer-sign" else "test",
+        split="train" if setup == TABLE_1 else "test",
     )
     return Plan(claim, jobs)
 
@@ -43,6 +44,6 @@ def measured(claim: Claim) -> Plan:
 def adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """Sign networks on signs, deep ones on pictures; EM networks by a setup of their own."""
     is_sign = system.startswith("peer_sign")
-    if not is_sign == (data == "sign") == (setup == "peer-sign"):
+    if not is_sign == (data == "sign") == (setup in ("peer-sign", TABLE_1)):
         return None
     return (f"{setup}-em" if system.startswith((EM, SIGN_EM)) else setup), system

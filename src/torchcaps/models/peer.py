@@ -25,8 +25,11 @@ Ambiguities:
 1. What n layers are: n_layers counts the primary and the class layer, as public code does.
 2. There is no ReLU before the primary squash, as in that code, although §1 argues with one:
    `primary_relu=True` has it.
-3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from one version of that
-   code. Activations of the input capsule are |x|.
+3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from the first version of
+   the code that the paper names, whose sizes are the paper's. Activations of the input capsule are
+   |x|. `as_code=True` has all else of that version too: biases start at 0.5, costs of EM from
+   N(0, 0.5²), its λ is 0.01, and parents get unit poses times activations. Its costs have ln σ²; as
+   halves of them they are those of Alg. 2 at twice the λ, but that Adam moves them twice as far.
 4. Poses of the deep EM net are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after
    five layers.
 5. The decoder, off or on in the experiments, is on.
@@ -131,9 +134,10 @@ def peer_sign_dynamic(
     routing: str = "dynamic",
     bias: Bias = "none",
     weight_std: float = 0.5,
+    as_code: bool = False,
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    return _sign(
+    network = _sign(
         image,
         n_classes,
         n_hidden,
@@ -142,6 +146,7 @@ def peer_sign_dynamic(
         weight_std=weight_std,
         **of_routing,
     )
+    return _begin_as_code(network, weight_std) if as_code else network
 
 
 @listed("peer_sign_em", (1, 1, 1), 2, "peer2022 §5.2")
@@ -155,19 +160,21 @@ def peer_sign_em(
     lambda_: float = 0.0,
     variant: str = "paper",
     weight_std: float = 0.5,
+    as_code: bool = False,
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    return _sign(
+    network = _sign(
         image,
         n_classes,
         n_hidden,
         routing="em",
         bias=bias,
-        lambda_=_lambda(lambda_, variant, 1.0),
+        lambda_=_lambda(lambda_, variant, 0.02 if as_code else 1.0),
         variant=variant,
         weight_std=weight_std,
-        **of_routing,
+        **{"unit_poses": True, **of_routing} if as_code else of_routing,
     )
+    return _begin_as_code(network, weight_std) if as_code else network
 
 
 def _lambda(given: float, variant: str, paper: float) -> float:
@@ -203,6 +210,15 @@ def _sign(
     primary = PrimaryCapsules(nn.Identity(), d_out=1, squash="none")
     sizes = {"hidden_2": (n_hidden, 1), "classes": (n_classes, 1)}
     return stacked(image, nn.Identity(), primary, sizes, **options)
+
+
+def _begin_as_code(network: CapsuleNetwork, std: float) -> CapsuleNetwork:
+    for name, each in network.named_parameters():
+        if name.endswith("bias"):
+            nn.init.constant_(each, std)
+        elif "beta_" in name:
+            nn.init.normal_(each, std=std / 2)
+    return network
 
 
 def _bias(word: str) -> bool | str:
