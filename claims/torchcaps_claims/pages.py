@@ -24,11 +24,11 @@ from torchcaps_claims.starts import VARIED, Start, Varied
 from torchcaps_claims.tables import published
 from torchcaps_claims.texts import read_texts
 from torchcaps_claims.verdict import (
-    AT_MOST_ONE,
     NumberVerdict,
     ShownVerdict,
     StatementVerdict,
     is_as_right,
+    most_of,
 )
 
 # By the paper, and by the id of the claim.
@@ -209,8 +209,8 @@ def _scale(claim: Claim) -> tuple[float, float]:
     """Everything that is printed counts or is a share; a statement may compare."""
     if claim.states:
         return -math.inf, math.inf
-    most = 1.0 if claim.metric in AT_MOST_ONE else 100.0 if claim.unit == "%" else math.inf
-    return 0.0, most
+    most = most_of(claim)
+    return 0.0, most if most is not None else 100.0 if claim.unit == "%" else math.inf
 
 
 def _values(each: Result, n: int) -> list[float]:

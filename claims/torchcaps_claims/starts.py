@@ -103,17 +103,17 @@ def as_default(record: Record, of: Varied) -> Record:
     return record.model_copy(update={"recipe": {**record.recipe, "options": options}})
 
 
+def are_varied(starts: Sequence[Start], default: str) -> bool:
+    """Whether each choice of ours that a row names was varied, and enough others learn."""
+    varied = _named_in(default)
+    enough = all(len(_that_count(starts, of)) >= of.least for of in varied)
+    return len(varied) == len(default.split("; nor ")) and enough
+
+
 def bear_out(word: str, starts: Sequence[Start], default: str) -> bool:
-    """Whether each choice of ours that a row names was varied, enough others learn, and the claim
-    comes to this word at each of them."""
-    named = default.split("; nor ")
-    varied = [of for of in VARIED if of.default in named]
-    words = {of: [each.word for each in _that_count(starts, of)] for of in varied}
-    return (
-        word in SIDES
-        and len(varied) == len(named)
-        and all(len(each) >= of.least and {*each} == {word} for of, each in words.items())
-    )
+    """Whether all were varied, and the claim comes to this word at every other choice."""
+    words = {each.word for of in _named_in(default) for each in _that_count(starts, of)}
+    return word in SIDES and are_varied(starts, default) and words == {word}
 
 
 def contradict(word: str, starts: Sequence[Start]) -> Start | None:
@@ -122,6 +122,10 @@ def contradict(word: str, starts: Sequence[Start]) -> Start | None:
     count = [each for of in VARIED for each in _that_count(starts, of)]
     others = (each for each in count if each.word not in (word, "undecided"))
     return next(others, None) if word in (*SIDES, "reproduced") else None
+
+
+def _named_in(default: str) -> list[Varied]:
+    return [of for of in VARIED if of.default in default.split("; nor ")]
 
 
 def _that_count(starts: Sequence[Start], of: Varied) -> list[Start]:

@@ -173,8 +173,8 @@ class StatementVerdict(_Compared):
         )
 
     def on_default(self, because: str) -> "StatementVerdict":
-        """Say that the choice is ours, and may be what is refuted."""
-        return self.leaning(because) if self.word == "fails" else self
+        """Say that the choice is ours, and may be what is refuted, or what is confirmed."""
+        return self.leaning(because)
 
     def left_open(self, because: str) -> "StatementVerdict":
         """Say that these numbers decide nothing and lean to neither side."""
@@ -287,14 +287,14 @@ def tolerance_of(claim: Claim) -> float:
     if claim.kind in SHARES:
         return TOLERANCE_OF_ERRORS * min(value, 100.0 - value)
     usual = TOLERANCE_OF_OTHERS * abs(value)
-    most = _most(claim)
+    most = most_of(claim)
     if most is None:
         return usual
     # A tenth of what lies just below its bound lets everything through.
     return min(usual, max(TOLERANCE_OF_ERRORS * (most - value), _last_digit(claim) / 2))
 
 
-def _most(claim: Claim) -> float | None:
+def most_of(claim: Claim) -> float | None:
     """What a number of capsules cannot exceed: a length or a rate one, a sum over a layer as many
     as the layer has."""
     if claim.metric in AT_MOST_ONE:
