@@ -16,11 +16,14 @@ def test_a_table_is_a_study():
     first = study.systems[0]
     assert first.claims == ("peer2022-t1-rba-nobias",)
     assert (first.seeds, first.reduced, first.departures) == (tuple(range(10)), None, ())
-    assert first.label == "peer_sign_dynamic bias=none loss=margin lambda_=1.0 on sign"
+    assert first.label == (
+        "peer_sign_dynamic as_code=True bias=none loss=margin lambda_=1.0 learning_rate=0.005 "
+        "on sign"
+    )
     (job,) = plan_of(find_claim(first.claims[0])).jobs
     # bias="none" is what the network has by itself.
-    assert job.recipe().options == {"bias": "none"}
-    assert first.recipe == job.recipe().model_copy(update={"options": {}})
+    assert job.recipe().options == {"as_code": True, "bias": "none"}
+    assert first.recipe == job.recipe().model_copy(update={"options": {"as_code": True}})
 
 
 def test_seeds_come_in_turn():
@@ -77,7 +80,7 @@ def test_a_network_that_is_reduced_in_two_ways_is_one_cell_with_the_looks_of_bot
 
 
 def test_a_default_that_is_written_out_trains_nothing_twice():
-    table, statement = study_of("peer2022", 1), study_of("peer2022-q-sign-not-learnable")
+    table, statement = study_of("peer2022", 1), study_of("peer2022-q-sign-learnable-with-bias")
     names = {cell.name for cell in table.cells()}
     assert {cell.name for cell in statement.cells()} < names
 

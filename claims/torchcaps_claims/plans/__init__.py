@@ -21,7 +21,7 @@ SETTINGS = ("gu2021-setting-", "rem-text-k-")
 # What is trained on signs.
 SIGN_OPEN = (
     "λ of the margin loss (1), iterations (3), hidden capsules (20), the first weights and biases, "
-    "and the rate (Adam, {rate:g}); {of_code} from the first version of the code that the paper names"
+    "and the rate (Adam, {rate:g}); {of_code} of the first version of the code that it names"
 )
 # Those of Table 1, and others, whose rate is that of its deep networks.
 ALL_OF_IT, BUT_THE_RATE = "all are", "all but the rate and the first biases are"

@@ -26,10 +26,12 @@ Ambiguities:
 2. There is no ReLU before the primary squash, as in that code, although §1 argues with one:
    `primary_relu=True` has it.
 3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from the first version of
-   the code that the paper names, whose sizes are the paper's. Activations of the input capsule are
-   |x|. `as_code=True` has all else of that version too: biases start at 0.5, costs of EM from
-   N(0, 0.5²), its λ is 0.01, and parents get unit poses times activations. Its costs have ln σ²; as
-   halves of them they are those of Alg. 2 at twice the λ, but that Adam moves them twice as far.
+   the code that the paper names, whose samples, batches and epochs are the paper's. Activations of
+   the input capsule are |x|. With `as_code=True` biases start at 0.5 as there, costs of EM from
+   N(0, 0.5²), λ is 0.01, and parents get unit poses times activations. Two things differ. Costs of
+   that code have ln σ²; halves of them are those of Alg. 2 at twice the λ, and Adam moves them
+   twice as far. And its unit pose is m / (|m + 1e-8| + 1e-8), which has next to no gradient for
+   one component; ours is smooth within 1e-4, and through it the first layer learns.
 4. Poses of the deep EM net are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after
    five layers.
 5. The decoder, off or on in the experiments, is on.

@@ -25,9 +25,10 @@ def record(model, values, *, key=SIGN, claim=NEVER, data="sign", reduced=None, *
 
 
 def both(dynamic, em, *, claim=NEVER, bias=("none", False)):
+    as_code = {"as_code": True} if bias[1] else {}
     return [
-        record("peer_sign_dynamic", dynamic, claim=claim, bias=bias[0]),
-        record("peer_sign_em", em, claim=claim, bias=bias[1]),
+        record("peer_sign_dynamic", dynamic, claim=claim, bias=bias[0], **as_code),
+        record("peer_sign_em", em, claim=claim, bias=bias[1], **as_code),
     ]
 
 
