@@ -9,10 +9,11 @@ from urllib.parse import unquote
 import pytest
 
 from error_text import text_of
-from made_records import record
+from made_records import made as made_of
+from made_records import record, result_by
 from torchcaps.study import Seed, read_records, write_record
 from torchcaps.train.protocols import PROTOCOLS
-from torchcaps_claims import find_claim, result_of, results
+from torchcaps_claims import find_claim, plan_of, result_of, results
 from torchcaps_claims.claim import PAPERS
 from torchcaps_claims.headcount import is_counted, is_decided
 from torchcaps_claims.pages import (
@@ -142,8 +143,33 @@ def test_what_would_end_a_cell_or_a_row_is_replaced(found):
 
 def test_a_share_is_at_most_100_percent(found):
     """The t-interval of ten seeds would end at 101 %, so theirs are the least and the greatest."""
-    assert ours(found["peer2022-t1-rba-bias"]) == "91.27 [53.05, 98.64], n = 10"
+    right = [{"accuracy@sign/train": 90.0 + n + (n == 9)} for n in range(10)]
+    skew = [{"accuracy@sign/train": each} for each in (50.0, *[99.0 + n / 10 for n in range(9)])]
+    (job,) = plan_of(find_claim("peer2022-t1-rba-bias")).jobs
+    for seeds, said in ((right, "94.6 [92.31, 96.89]"), (skew, "94.46 [50, 99.8]")):
+        made = made_of(job.recipe(), seeds, claim="peer2022-t1-rba-bias")
+        assert ours(result_by("peer2022-t1-rba-bias", made)) == f"{said}, n = 10"
     assert ours(found["rem-t11-cifar-10-q-class1"]) == "8.4 [0, 17.88], n = 5"
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("mitt2023-t2-layer2-cas", 16),
+        ("mitt2023-t2-layer5-cas", 10),
+        ("mitt2023-t1-layer4-capsules-alive", 16),
+        ("mitt2023-t2-layer4-cdr", 1),
+        ("mitt2023-text-dead-layer4", 100),
+    ],
+)
+def test_no_layer_has_more_capsules_than_it_has(name, most):
+    """A t-interval would say up to 22.7 of 16, and a share in percent is no share of one."""
+    text = (COURT / "papers" / "mitterreiter2023.md").read_text()
+    (row,) = re.findall(rf"^\| {name} \|.*$", text, flags=re.M)
+    shown = re.findall(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", row)
+    assert len(shown) >= 3
+    for mean, low, high in shown:
+        assert 0 <= float(low) <= float(mean) <= float(high) <= most
 
 
 def test_a_paper_without_trained_networks_has_an_empty_appendix():

@@ -323,6 +323,18 @@ def test_a_picture_is_there_where_records_are(tmp_path):
     assert ".svg" not in front
 
 
+def test_dead_capsules_stand_in_the_order_of_the_networks_that_have_them():
+    """The network that failed has three."""
+    record = read_records(ROOT / "evidence")["3892d1c795b7"]
+    in_order = sorted(record.seeds, key=lambda seed: seed.values["accuracy"])
+    right = ", ".join(f"{seed.values['accuracy']:.1f}" for seed in in_order[:2])
+    *first, last = (f"{seed.values['cds.3']:.0f}" for seed in in_order)
+    text = (ROOT / "claims/pages/questions/does-depth-kill-capsules.md").read_text()
+    assert right == "24.1, 98.1"
+    assert f"{right} and " in text
+    assert f"with {', '.join(first)} and {last} of the third layer's 16 capsules dead" in text
+
+
 def test_agreement_that_is_learned_for_long_enough_is_highest_at_the_classes():
     """Of nine layers; α of the ninth is that of the classes."""
     (record,) = read_records(ROOT / "evidence", study="sharp-agreement-for-longer").values()

@@ -529,8 +529,12 @@ def what_entropy_measures() -> str:
         found = _gap("entropy+K11", of, less)
         right = interval(_gap("accuracy+K11", of, less)._replace(low=None, high=None))
         rows.append(Dot(says, *found[:3], f"{interval(found)} bit, {right} points"))
-    masked = _gap("entropy_at_chosen_levels", "1112a136fe93", "1112a136fe93", "entropy+K11")
-    rows.append(Dot("the same on chosen levels", *masked[:3], f"{interval(masked)} bit"))
+    masked, right = (
+        _gap(f"{what}_at_chosen_levels", "1112a136fe93", "1112a136fe93", f"{what}+K11")
+        for what in ("entropy", "accuracy")
+    )
+    says = f"{interval(masked)} bit, {interval(right._replace(low=None, high=None))} points"
+    rows.append(Dot("the same on chosen levels", *masked[:3], says))
     return draw_dots(rows, label="change of entropy, bit", low=-10, high=10, mark=0)
 
 
