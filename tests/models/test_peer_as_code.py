@@ -41,10 +41,12 @@ def by_the_code(poses, weight, bias, beta_a, beta_u):
     return [a * math.copysign(1, mean) for a, mean in zip(activations, means, strict=True)]
 
 
+@pytest.mark.parametrize("poses", [True, "code"])
 @pytest.mark.parametrize("number", [-0.8, 0.3])
-def test_em_is_that_of_the_code(number):
+def test_em_is_that_of_the_code(number, poses):
     torch.manual_seed(0)
-    network = create_model("peer_sign_em", bias=True, as_code=True, n_hidden=4).double()
+    chosen = {"bias": True, "as_code": True, "unit_poses": poses}
+    network = create_model("peer_sign_em", n_hidden=4, **chosen).double()
     poses = [number]
     for layer in network.layers.values():
         weight = layer.weight[..., 0, 0].tolist()

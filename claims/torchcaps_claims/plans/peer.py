@@ -26,7 +26,10 @@ def measured(claim: Claim) -> Plan:
     bias = BIAS[is_em][conditions["bias"]]
     data: tuple[str, ...] = ("sign",)
     if claim.where == "Table 1":
-        setup, model = TABLE_1, f"{SIGN_EM if is_em else SIGN_DYNAMIC} as_code=true"
+        setup = TABLE_1
+        model = (
+            f"{SIGN_EM} unit_poses=code as_code=true" if is_em else f"{SIGN_DYNAMIC} as_code=true"
+        )
     else:
         assert claim.dataset is not None
         setup, data = "peer-depth", sets_in(claim.dataset)

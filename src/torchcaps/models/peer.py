@@ -28,10 +28,10 @@ Ambiguities:
 3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from the first version of
    the code that the paper names, whose samples, batches and epochs are the paper's. Activations of
    the input capsule are |x|. With `as_code=True` biases start at 0.5 as there, costs of EM from
-   N(0, 0.5²), λ is 0.01, and parents get unit poses times activations. Two things differ. Costs of
+   N(0, 0.5²), λ is 0.01, and parents get unit poses times activations. Costs of
    that code have ln σ²; halves of them are those of Alg. 2 at twice the λ, and Adam moves them
-   twice as far. And its unit pose is m / (|m + 1e-8| + 1e-8), which has next to no gradient for
-   one component; ours is smooth within 1e-4, and through it the first layer learns.
+   twice as far. Its unit poses of one component have next to no gradient, as with
+   `unit_poses="code"`; ours are smooth within 1e-4, and through them the first layer learns.
 4. Poses of the deep EM net are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after
    five layers.
 5. The decoder, off or on in the experiments, is on.

@@ -7,7 +7,7 @@ import torch
 
 from layers.routing.bound import N_IN, N_OUT, D, assert_equal, bound
 from torchcaps.layers import ConvCapsules, EMRouting
-from torchcaps.layers.routing.em import _unit
+from torchcaps.layers.routing.em import _norm_of_code, _smooth_norm, _unit
 from torchcaps.ops import em_routing
 from torchcaps.types import Capsules
 
@@ -61,7 +61,7 @@ def test_unit_poses_are_as_long_as_their_activations():
     its gradient finite."""
     mean = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64, requires_grad=True)
     activation = torch.tensor([0.5, 0.9], dtype=torch.float64, requires_grad=True)
-    found = _unit(Capsules(mean, activation))
+    found = _unit(Capsules(mean, activation), _smooth_norm)
     expected = torch.tensor([[0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(found.pose, expected, rtol=0, atol=1e-9)
     assert torch.equal(found.activation, activation)
@@ -73,9 +73,23 @@ def test_unit_poses_are_as_long_as_their_activations():
     assert float(of_activation[0]) == pytest.approx(0.6)
 
 
-def test_unit_poses_are_those_of_the_routing():
+@pytest.mark.parametrize(
+    ("norm", "slopes"),
+    # ε / (m² + ε)^1.5; and 2 ε / (m + 2 ε)² above zero, nothing below.
+    [(_smooth_norm, [1e-8 / 1e-3, 1e-8 / 1e-3]), (_norm_of_code, [2e-8 / 1e-2, 0.0])],
+)
+def test_the_sign_of_one_component_hardly_has_a_gradient_in_public_code(norm, slopes):
+    mean = torch.tensor([[0.1], [-0.1]], dtype=torch.float64, requires_grad=True)
+    found = _unit(Capsules(mean, torch.ones(2, dtype=torch.float64)), norm).pose
+    torch.testing.assert_close(found[:, 0], torch.tensor([1.0, -1.0]).double(), rtol=1e-6, atol=0)
+    (gradient,) = torch.autograd.grad(found.sum(), mean)
+    assert gradient.flatten().tolist() == pytest.approx(slopes, rel=1e-5, abs=1e-12)
+
+
+@pytest.mark.parametrize("asked", [True, "code"])
+def test_unit_poses_are_those_of_the_routing(asked):
     votes, activation = torch.randn(N_IN, N_OUT, D).double(), torch.rand(N_IN).double()
-    bare, unit = (bound(EMRouting(unit_poses=asked)).double() for asked in (False, True))
+    bare, unit = (bound(EMRouting(unit_poses=unit)).double() for unit in (False, asked))
     unit.load_state_dict(bare.state_dict())
     with torch.no_grad():
         mean, a = bare(votes, activation, keep="steps").parents

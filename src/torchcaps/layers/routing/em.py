@@ -1,12 +1,13 @@
 """EM routing as a module."""
 
 import math
-from typing import Any, final, get_args
+from collections.abc import Callable
+from typing import Any, Literal, final, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from torchcaps._checks import check_choice, check_flag
+from torchcaps._checks import check_choice, short
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations, widen
@@ -32,7 +33,9 @@ class EMRouting(OpRouting):
         lambda_schedule: whether it grows over the iterations, "growing", or not, "constant".
         variance_floor: the least variance of a parent; None: that of the variant.
         unit_poses: whether parents get the pose a_j μ_j / ‖μ_j‖, as in public code of [peer2022]:
-            means of narrow layers shrink from layer to layer, directions do not.
+            means of narrow layers shrink from layer to layer, directions do not. Ours are smooth
+            where a mean is near zero; "code" has the norm of that code, by which a mean of one
+            component has next to no gradient.
 
     >>> DenseCapsules(n_in=8, d_in=16, n_out=3, d_out=16, pose="matrix", routing=EMRouting())
     """
@@ -55,14 +58,17 @@ class EMRouting(OpRouting):
         lambda_: float = 0.01,
         lambda_schedule: LambdaSchedule = "growing",
         variance_floor: float | None = None,
-        unit_poses: bool = False,
+        unit_poses: bool | Literal["code"] = False,
     ):
         super().__init__()
         check_iterations(iterations)
         check_choice("variant", variant, get_args(EMVariant), meant=MEANT)
         check_choice("compete", compete, get_args(Compete))
         check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
-        check_flag("unit_poses", unit_poses)
+        if not isinstance(unit_poses, int | str) or unit_poses not in (False, True, "code"):
+            raise TorchcapsError(
+                f'unit_poses must be False, True or "code", but came as {short(unit_poses)}.'
+            )
         check_em_numbers(lambda_, variance_floor)
         self.iterations = iterations
         self.variant: EMVariant = variant
@@ -96,8 +102,9 @@ class EMRouting(OpRouting):
     def finished(self, routed: Routed) -> Routed:
         if not self.unit_poses:
             return routed
-        steps = tuple(step._replace(parents=_unit(step.parents)) for step in routed.steps)
-        return routed._replace(parents=_unit(routed.parents), steps=steps)
+        norm = _norm_of_code if self.unit_poses == "code" else _smooth_norm
+        steps = tuple(step._replace(parents=_unit(step.parents, norm)) for step in routed.steps)
+        return routed._replace(parents=_unit(routed.parents, norm), steps=steps)
 
     def _check_window(self) -> None:
         if self.window is None:
@@ -107,10 +114,17 @@ class EMRouting(OpRouting):
             )
 
 
-def _unit(capsules: Capsules) -> Capsules:
+def _unit(capsules: Capsules, norm: Callable[[Tensor], Tensor]) -> Capsules:
     """Give poses as long as their activations."""
     mean, activation = capsules
     assert activation is not None
     wide = widen(mean)
-    norm = torch.sqrt(wide.square().sum(-1, keepdim=True) + EPSILON)
-    return Capsules((wide / norm).to(mean.dtype) * activation.unsqueeze(-1), activation)
+    return Capsules((wide / norm(wide)).to(mean.dtype) * activation.unsqueeze(-1), activation)
+
+
+def _smooth_norm(mean: Tensor) -> Tensor:
+    return torch.sqrt(mean.square().sum(-1, keepdim=True) + EPSILON)
+
+
+def _norm_of_code(mean: Tensor) -> Tensor:
+    return (mean + EPSILON).norm(dim=-1, keepdim=True) + EPSILON
