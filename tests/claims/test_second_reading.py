@@ -35,7 +35,7 @@ NOW = {
     "peer2022-t1-rba-nobias": "by definition",
     "peer2022-t1-rba-bias": "reproduced",
     "peer2022-q-sign-not-learnable": "by definition",
-    "peer2022-q-sign-learnable-with-bias": "holds",
+    "peer2022-q-sign-learnable-with-bias": "undecided",
     "gu2021-q-groups-no-effect": "not run",
     "gu2021-q-avg-bad-for-overlap": "undecided",
     "mitt2023-q-dead-never-revives": "undecided",
