@@ -7,8 +7,8 @@ from typing import Any, Literal, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps._checks import check_choice, short
-from torchcaps.errors import TorchcapsError
+from torchcaps._checks import check_choice
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import OpRouting, named
 from torchcaps.ops.checks import check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule
@@ -127,4 +127,5 @@ def _smooth_norm(mean: Tensor) -> Tensor:
 
 
 def _norm_of_code(mean: Tensor) -> Tensor:
-    return (mean + EPSILON).norm(dim=-1, keepdim=True) + EPSILON
+    norm: Tensor = torch.linalg.vector_norm(mean + EPSILON, dim=-1, keepdim=True)
+    return norm + EPSILON
