@@ -187,6 +187,9 @@ def test_the_fourth_page_says_what_records_do():
     ]
     even, routed = (f"{x.mean:.1f} [{x.low:.1f}, {x.high:.1f}]" for x in moved)
     assert f"{even} % of moved digits without routing, {routed} with it" in text
+    even, routed = (records[name].values("accuracy") for name in ("a013624a9203", "e82d4ca16796"))
+    more = mean_interval([twin - net for twin, net in zip(even, routed, strict=True)])
+    assert f"{more.mean:.1f} points more without it [{more.low:.1f}, {more.high:.1f}]" in text
     steps = zip(
         *(records["1cb73234a199"].values(f"cas.{k}@{MOVED_DIGITS}") for k in (3, 2)), strict=True
     )

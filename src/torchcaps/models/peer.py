@@ -28,7 +28,7 @@ Ambiguities:
 3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from the first version of
    the code that the paper names, whose samples, batches and epochs are the paper's. Activations of
    the input capsule are |x|. With `as_code=True` biases start at 0.5 as there, costs of EM from
-   N(0, 0.5²), λ is 0.01, and parents get unit poses times activations. Costs of
+   N(0, 0.5²), λ is 0.01, and parents get unit poses times activations. Two things differ. Costs of
    that code have ln σ²; halves of them are those of Alg. 2 at twice the λ, and Adam moves them
    twice as far. Its unit poses of one component have next to no gradient, as with
    `unit_poses="code"`; ours are smooth within 1e-4, and through them the first layer learns.
