@@ -121,8 +121,7 @@ def _check_measurements(measurements: Any) -> None:
 
 def check_changes(changes: Any) -> None:
     """Refuse what is not functions of images by their names."""
-    good = isinstance(changes, Mapping) and all(map(callable, changes.values()))
-    if not good:
+    if not (isinstance(changes, Mapping) and all(map(callable, changes.values()))):
         raise TorchcapsError(
             f'changes are functions of images by their names, {{"turned": function}}, but came as '
             f"{short(changes)}."
@@ -131,24 +130,21 @@ def check_changes(changes: Any) -> None:
 
 def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
     """Return the images as a change makes them, one for each."""
-    changed: Any = change(pixels)
-    is_batch = isinstance(changed, Tensor) and changed.ndim > 0
-    if not is_batch or len(changed) != len(pixels):
+    changed: object = change(pixels)
+    if not isinstance(changed, Tensor) or changed.shape[:1] != pixels.shape[:1]:
         came = list(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
         raise TorchcapsError(
             f"a change gives back an image for each that it gets, {len(pixels)} here, but "
             f"{short(name)} returned {came}; let it return pixels [{len(pixels)}, ...]."
         )
-    images: Tensor = changed
-    return images
+    return changed
 
 
-def checked_parts(parts: Any, images: int) -> Tensor:
+def checked_parts(parts: Tensor, images: int) -> Tensor:
     """Return which parts images hold [b, parts], as a function of batches says."""
     so = "it says of each image which parts are there"
     check_shape("the result of parts(batch)", parts, (images, "parts"), so)
-    found: Tensor = parts
-    return found
+    return parts
 
 
 def check_mode(network: Any) -> None:

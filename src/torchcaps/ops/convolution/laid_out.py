@@ -55,15 +55,11 @@ def laid_out_convolution(
         reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
         laid_out = reorder(weight.detach().to_mkldnn(), *how, list(x.shape))
         convolve = torch.ops.mkldnn._convolution_pointwise.default
-        forget = partial(_forget, id(weight))
+        forget = partial(LAID_OUT.pop, id(weight))  # Its default is the reference.
         known = _LaidOut(seal, laid_out, weight.detach(), how, convolve, ref(weight, forget))
         LAID_OUT[id(weight)] = known
     y: Tensor = known.convolve(x, known.weight, bias, *known.how, "none", [], "")
     return y.contiguous(memory_format=torch.channels_last)
-
-
-def _forget(weight: int, _: object) -> None:
-    LAID_OUT.pop(weight, None)
 
 
 def _as_ever(x: Tensor, weight: Tensor, bias: Tensor | None, *how: Any) -> Tensor:

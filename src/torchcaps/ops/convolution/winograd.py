@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.native import build
-from torchcaps.ops.native.layout import MOST_THREADS
+from torchcaps.ops.native.layout import MOST_THREADS, fields
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
 # Where transformed maps and kernels cost less than the products that are saved.
@@ -47,10 +47,7 @@ def pays(x: torch.Size, weight: torch.Size, padding: int) -> bool:
 class _Maps(ctypes.Structure):
     _fields_ = (
         ("at", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("channels", "height", "width", "image", "channel", "row", "column")
-        ),
+        *fields("channels height width image channel row column"),
     )
 
 
@@ -62,11 +59,7 @@ class _Job(ctypes.Structure):
         ("y", _Maps),
         ("weight", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("of_output", "of_input", "of_tap", "batch", "padding", "threads", "turned")
-        ),
-        ("workspace", ctypes.c_void_p),
+        *fields("of_output of_input of_tap batch padding threads turned", "workspace"),
         ("workspace_size", ctypes.c_int64),
     )
 

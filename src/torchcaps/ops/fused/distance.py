@@ -41,10 +41,10 @@ from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
 from torchcaps.ops.fused.results import by_sample, routed
-from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.operators import Operator, by_stored_votes
+from torchcaps.ops.routing.common import biased
 from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance, no_longer_than
 from torchcaps.ops.squashing import squash as g

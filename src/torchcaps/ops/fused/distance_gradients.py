@@ -16,9 +16,10 @@ from torchcaps.ops.fused.distance_tiles import (
 )
 from torchcaps.ops.fused.em import of_tile
 from torchcaps.ops.fused.results import recorded
-from torchcaps.ops.fused.rules import biased, squash_gradient
+from torchcaps.ops.fused.rules import squash_gradient
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, softmax_over_parents
 from torchcaps.ops.operators import Asked, Gradients
+from torchcaps.ops.routing.common import biased
 from torchcaps.ops.squashing import EPSILON
 from torchcaps.ops.squashing import squash as g
 

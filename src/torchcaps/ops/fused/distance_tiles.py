@@ -9,8 +9,8 @@ from torch import Tensor
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.em import of_tile, write_tile
 from torchcaps.ops.fused.results import outputs
-from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes, softmax_over_parents
+from torchcaps.ops.routing.common import biased
 from torchcaps.ops.routing.distance import SHORTEST, DetachVotes, of_long_votes
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g

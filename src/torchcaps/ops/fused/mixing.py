@@ -82,8 +82,7 @@ class TiledMixing:
             self._through_windows = sums.gradients(of_total, *self.needs)
             return
         for lanes in self.votes.lanes():
-            of_s = self.votes.to_lanes(of_total.transpose(0, 1)[lanes])
-            self.found.add_to_total(lanes, of_s)
+            self.found.add_to_total(lanes, self.votes.to_lanes(of_total.transpose(0, 1)[lanes]))
 
     def back(
         self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
@@ -198,14 +197,11 @@ class TiledMixing:
 
     def _parents(self) -> Tensor:
         votes = self.votes
-        lanes = (votes.n_batch, votes.n_windows)
-        return votes.children.new_empty(*lanes, votes.n_out, votes.d_out)
+        return votes.children.new_empty(votes.n_batch, votes.n_windows, votes.n_out, votes.d_out)
 
     def _lanes(self, parents: Tensor | None, lanes: Lanes) -> Tensor | None:
         """Lay parents [b, p, j, d] of some lanes as [j, d, lane]."""
-        if parents is None:
-            return None
-        return self.votes.to_lanes(lanes.of(parents.transpose(0, 1)))
+        return None if parents is None else self.votes.to_lanes(lanes.of(parents.transpose(0, 1)))
 
     def _put(self, parents: Tensor, lanes: Lanes, values: Tensor) -> None:
         parents.transpose(0, 1)[lanes] = self.votes.from_lanes(values, lanes)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
+from torchcaps.ops.routing.common import biased
 from torchcaps.ops.routing.inverted import NORM_GUARD, centred, normalised
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
@@ -94,13 +95,6 @@ class Present:
 
     def _factor(self) -> float | Tensor:
         return self.scale if self.weight is None else self.scale * self.weight
-
-
-def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
-    """Add the bias to s, or the one of bias and −bias that lies on its side."""
-    if bias is None:
-        return s
-    return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)
 
 
 def squashed(s: Tensor, kind: Squash) -> Tensor:

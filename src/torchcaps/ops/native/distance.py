@@ -28,6 +28,7 @@ from torchcaps.ops.native.layout import (
     LoopJob,
     contiguous,
     counts_of,
+    fields,
     gradients_of,
     laid_back,
     parts_of,
@@ -69,10 +70,7 @@ class _Job(LoopJob):
     _fields_ = (
         ("by_sample", ctypes.c_int64),
         ("log_odds", ctypes.c_double),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("length", "scale", "slopes", "means", "of_means", "of_length", "of_scale")
-        ),
+        *fields(places="length scale slopes means of_means of_length of_scale"),
     )
 
 

@@ -18,7 +18,6 @@ Kept are the children, the weights, the parents of every iteration and one tenso
 those of the last, as in the fused form.
 """
 
-import ctypes
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.layout import (
     VotesJob,
     contiguous,
+    fields,
     gradients_of,
     laid_back,
     parts_of,
@@ -112,17 +112,10 @@ class Assigned(NamedTuple):
 class _Job(VotesJob):
     """What a call is given: the fields of the source in their order."""
 
-    _fields_ = (
-        ("pass_", ctypes.c_int64),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                *("log_r", "log_a", "mass", "mean", "variance", "top", "total", "rest"),
-                *("likely", "seen"),
-                *("of_mean", "of_variance", "rise", "of_log_r", "of_seen"),
-                *("to_log_r", "to_log_a", "to_likely", "to_mean", "to_variance"),
-            )
-        ),
+    _fields_ = fields(
+        "pass_",
+        "log_r log_a mass mean variance top total rest likely seen of_mean of_variance rise "
+        "of_log_r of_seen to_log_r to_log_a to_likely to_mean to_variance",
     )
 
 

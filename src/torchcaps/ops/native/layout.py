@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -16,39 +16,28 @@ MOST_THREADS, MOST_ITERATIONS = 256, 32
 PARTS = ("pose", "weight", "vote_bias", "coordinates")
 
 
+def fields(numbers: str = "", places: str = "") -> tuple[tuple[str, Any], ...]:
+    """Name fields of a call, blanks between: whole numbers, then where tensors lie."""
+    kinds = (numbers, ctypes.c_int64), (places, ctypes.c_void_p)
+    return tuple((name, kind) for names, kind in kinds for name in names.split())
+
+
 class VotesJob(ctypes.Structure):
     """What every call on votes is given: the fields of the source in their order."""
 
-    _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("lanes", "windows", "children", "slots", "parents"),
-                *("rows", "inner", "columns", "types", "threads", "workspace_size"),
-            )
-        ),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (*PARTS, "child_id", *(f"of_{name}" for name in PARTS), "workspace")
-        ),
+    _fields_ = fields(
+        "lanes windows children slots parents rows inner columns types threads workspace_size",
+        "pose weight vote_bias coordinates child_id of_pose of_weight of_vote_bias of_coordinates "
+        "workspace",
     )
 
 
 class LoopJob(VotesJob):
     """What every call is given that routes in a loop: the fields of the source in their order."""
 
-    _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in ("iterations", "n_poses", "n_couplings", "squash", "detach")
-        ),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                *("bias", "sums", "poses", "couplings"),
-                *("of_poses", "of_couplings", "of_bias"),
-            )
-        ),
+    _fields_ = fields(
+        "iterations n_poses n_couplings squash detach",
+        "bias sums poses couplings of_poses of_couplings of_bias",
     )
 
 

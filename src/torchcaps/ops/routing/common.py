@@ -35,6 +35,13 @@ def over_parents(logits: Tensor) -> Tensor:
     return logits.transpose(-1, -2).softmax(-2).transpose(-1, -2)
 
 
+def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
+    """Add the bias to s, or the one of bias and −bias that lies on its side."""
+    if bias is None:
+        return s
+    return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)
+
+
 def weighted(coupling: Tensor, votes: Tensor) -> Tensor:
     """Give Σ_i c_ij û_ij, [*b, j, d]. A product of matrices, as einsum has it, in half the
     calls."""

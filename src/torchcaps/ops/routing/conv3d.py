@@ -90,15 +90,12 @@ def conv3d_routing(
     steps = []
     with without_autocast(votes):
         b: Tensor | None = None  # [*b, i, j]
-        if bias is not None:
-            # Once, not in the loop: float16 would round the gradient of every iteration.
-            bias = bias.to(votes.dtype)
+        # Once, not in the loop: float16 would round the gradient of every iteration.
+        bias = None if bias is None else bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
-            c = None
-            if b is not None:
-                c = (b.detach() if detach == "coupling" else b).softmax(-1)
+            c = None if b is None else (b.detach() if detach == "coupling" else b).softmax(-1)
             if last:
                 c = coupled_or_even(couple, c, votes, 1 / n_out)
             # As products of matrices these would be thousands of tiny ones.

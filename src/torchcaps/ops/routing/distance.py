@@ -113,9 +113,8 @@ def distance_routing(
     with without_autocast(votes):
         votes = no_longer_than(activation.to(votes.dtype), votes)
         b: Tensor | None = None  # [*b, i, j]; at first nothing is known, and couplings are even
-        if bias is not None:
-            # Once, not in the loop: float16 would round the gradient of every iteration.
-            bias = bias.to(votes.dtype)
+        # Once, not in the loop: float16 would round the gradient of every iteration.
+        bias = None if bias is None else bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             stops = detach == "iterations" and not last

@@ -41,7 +41,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import along, capsules, over_parents, weighted
+from torchcaps.ops.routing.common import along, biased, capsules, over_parents, weighted
 from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import KINDS, Squash
 from torchcaps.ops.squashing import squash_known as g
@@ -108,9 +108,8 @@ def dynamic_routing(
         # [*b, i, j]; without a prior nothing is known at first, and couplings are even.
         b = None if prior is None else prior.to(votes.dtype).expand(votes.shape[:-1])
         even = 1 / (votes.shape[-2] + int(leaky))
-        if bias is not None:
-            # Once, not in the loop: float16 would round the gradient of every iteration.
-            bias = bias.to(votes.dtype)
+        # Once, not in the loop: float16 would round the gradient of every iteration.
+        bias = None if bias is None else bias.to(votes.dtype)
         factor = factor_of(agreement, votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
@@ -121,9 +120,7 @@ def dynamic_routing(
             if last:
                 c = coupled_or_even(couple, c, votes, even)
             s = seen.sum(-3) * even if c is None else weighted(c, seen)
-            if bias is not None:
-                s = s + _side(s, bias, odd_bias)
-            v = g(s, squash)
+            v = g(biased(s, bias, odd_bias), squash)
             if keep == "steps" or (keep == "last" and last):
                 c = votes.new_full(votes.shape[:-1], even) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
@@ -170,11 +167,6 @@ def factor_of(agreement: float | Tensor, dtype: torch.dtype) -> float | Tensor |
     if isinstance(agreement, Tensor):
         return agreement.reshape(()).to(dtype)
     return None if agreement == 1 else agreement
-
-
-def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:
-    """Give the bias, or the one of bias and −bias that lies on the side of s."""
-    return (s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias
 
 
 def _softmax_over_parents(logits: Tensor, leaky: bool) -> Tensor:
