@@ -190,6 +190,14 @@ def test_the_fourth_page_says_what_records_do():
     even, routed = (records[name].values("accuracy") for name in ("a013624a9203", "e82d4ca16796"))
     more = mean_interval([twin - net for twin, net in zip(even, routed, strict=True)])
     assert f"{more.mean:.1f} points more without it [{more.low:.1f}, {more.high:.1f}]" in text
+    even, routed = (
+        records[name].values(f"accuracy@{MOVED_DIGITS}")
+        for name in ("21aa4bcd6c30", "860e85310b16")
+    )
+    more = mean_interval([twin - net for twin, net in zip(even, routed, strict=True)])
+    both = f"{mean_interval(even).mean:.1f} % are right without routing and"
+    gain = f"{more.mean:.1f} points more [{more.low:.1f}, {more.high:.1f}]"
+    assert f"{both} {mean_interval(routed).mean:.1f} with it, {gain}" in text
     steps = zip(
         *(records["1cb73234a199"].values(f"cas.{k}@{MOVED_DIGITS}") for k in (3, 2)), strict=True
     )
