@@ -25,8 +25,8 @@ class matrices as N(0, `weight_std`²), not cut off.
 Ambiguities:
 1. A ReLU before the primary squash: `primary_relu`. [gu2021] has all convolutions followed by one,
    the code of [sabour2017] and of [renzulli2025] has none.
-2. The class bias: off, as the printed parameter counts of [gu2021] and [renzulli2025] say; the code
-   of [sabour2017] has one. `bias=True` turns it on.
+2. The class bias: off, as in every formula; the code of [sabour2017] and of [renzulli2025] has one
+   that starts at 0.1, and the printed parameter counts fit both. `bias=True` turns it on.
 3. No routing is "uniform average of votes" in [gu2021] §3.1, so the mean over children
    (normalise="mean"); [mitterreiter2023] fixes couplings, the mean over parents ("softmax").
 4. "Squash-fn ✗" in [gu2021] Tables 2 and 4 does not say which: `primary_squash`, `class_squash`.

@@ -33,7 +33,7 @@ Ambiguities:
    [rajasegaran2019] a kernel has six axes, for which its Keras took the root of the kernel's size
    for both, so σ = size^(−1/4), as here. With the usual numbers the lengths of the capsules,
    squashed seven times on the shortest way, are zero in float32 in cell 4.
-2. The class bias: off, as the printed size of [renzulli2025] says. The code of [rajasegaran2019]
+2. The class bias: off; the printed size of [renzulli2025] fits both. The code of [rajasegaran2019]
    has one, 13,359,424 parameters on 64×64×3 without the decoder, and starts it at lengths near 0.6,
    so that its matrices may start near zero. Here they start as in public code of [renzulli2025],
    `weight_std` = 0.05; Glorot for every matrix alone, 0.22, saturates the classes of 64×64 pixels.
