@@ -516,9 +516,9 @@ ABLATIONS = (
     ("routing for even couplings, CapsNet", "d09a22814692", "17f9e1c1acd3"),
     ("a bias for none, 5 layers", "2fbf741604cb", "1e7b52b9b0ec"),
     ("a bias for an odd bias, 5 layers", "2fbf741604cb", "b0674ed956df"),
-    ("routing for none, 9 layers, N(0, 0.1²)", "7da57ec1c950", "f0afcd83fc31"),
-    ("routing for none, 9 layers, N(0, 1)", "8db993e39df4", "c44d84c27deb"),
-    ("N(0, 1) for N(0, 0.1²), 9 layers, no routing", "c44d84c27deb", "f0afcd83fc31"),
+    ("routing for none, 9 layers, N(0, 0.1²)", "5e8a958a9c82", "1c595886c028"),
+    ("routing for none, 9 layers, N(0, 1)", "a2c692185688", "999a594fdfda"),
+    ("N(0, 1) for N(0, 0.1²), 9 layers, no routing", "999a594fdfda", "1c595886c028"),
 )
 
 
