@@ -275,10 +275,12 @@ def protocol(each: Result) -> str:
         conditions = f"{verdict.not_comparable()} ({conditions})"
     if isinstance(verdict, NumberVerdict | StatementVerdict) and verdict.open_because:
         conditions = f"{verdict.reason()} ({conditions})"
-    left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
+    choices = each.claim.conditions.get("left_open"), each.plan.left_open, each.claim.default
+    # A choice of ours may be what keeps it open, and is told then.
+    left_open = dict.fromkeys(x for x in choices if x and x not in conditions)
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""
-    others = "".join(f"; {x.said}: {x.text()}" for x in each.starts)
+    others = "".join(f"; {x.said}: {x.text(*_scale(each.claim))}" for x in each.starts)
     return "; departs: ".join((conditions, *departures)) + chosen + others + short + remark
 
 

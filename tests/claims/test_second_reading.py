@@ -163,6 +163,10 @@ def test_the_page_counts_what_is_signed(found):
     *papers, last = [(paper, [*map(int, numbers)]) for paper, _, *numbers in told]
     assert {paper: row for paper, row in papers if any(row)} == table
     assert last == ("", [sum(column) for column in zip(*table.values(), strict=True)])
+    sentences, signed, numbers, signed_numbers = last[1]
+    front = (ROOT / "claims/pages/README.md").read_text(encoding="utf-8")
+    is_all_signed = (sentences, numbers) == (signed, signed_numbers)
+    assert is_all_signed == ("signed these." in front)
 
 
 def test_the_fourth_page_says_what_records_do():

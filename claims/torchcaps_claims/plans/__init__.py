@@ -24,7 +24,7 @@ SIGN_OPEN = (
     "and the rate (Adam, {rate:g}); {of_code} of the first version of the code that it names"
 )
 # Those of Table 1, and others, whose rate is that of its deep networks.
-ALL_OF_IT, BUT_THE_RATE = "all are", "all but the rate and the first biases are"
+ALL_OF_IT, BUT_THE_RATE = "these are", "all but the rate and the first biases are"
 
 
 @cache
