@@ -32,8 +32,10 @@ def word_of(prefix, name, *records):
 
 
 def result_by(claim, *records):
-    """Return what these records alone say of a claim; each is known by its number."""
-    return result_of(find_claim(claim), {str(k): each for k, each in enumerate(records)})
+    """Return what these records alone say of a claim, or one by its name; each is known by its
+    number."""
+    claim = find_claim(claim) if isinstance(claim, str) else claim
+    return result_of(claim, {str(k): each for k, each in enumerate(records)})
 
 
 def diverged(record, *seeds):
