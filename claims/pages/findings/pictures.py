@@ -570,10 +570,11 @@ ROUTED = {"hidden": (1, 2), "classes": (3,)}
 
 def softer(data: str, alpha: str, layers: tuple[int, ...], less: str = "1") -> Interval:
     """By how much the mean spread of some layers lies above that at another α, seed by seed."""
+    found = read_records(HERE.parents[2] / "evidence", study="soft-routing-for-longer").values()
     high, low = (
         {
             seed.seed: statistics.fmean(seed.values[f"agreement_spread.{k}"] for k in layers)
-            for each in read_records(HERE.parents[2] / "evidence", study="soft-routing").values()
+            for each in found
             if (each.recipe["data"], each.recipe["options"]["alpha"]) == (data, chosen)
             for seed in each.seeds
         }
