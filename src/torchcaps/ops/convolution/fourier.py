@@ -161,7 +161,8 @@ def _matrices(points: Pair, taps: Pair, outputs: Pair) -> tuple[Numbers, Numbers
         if (u, v) > conjugate:
             continue
         turn = 2 * np.pi * np.array([u / points[0], v / points[1]])
-        x, w, y = (_grid(sides) @ turn for sides in (points, taps, outputs))
+        # Of every (y, x), one after another.
+        x, w, y = (turn @ np.indices(each).reshape(2, -1) for each in (points, taps, outputs))
         share = 1 / math.prod(points)
         if (u, v) == conjugate:
             rows_a.append(np.cos(x))
@@ -174,11 +175,6 @@ def _matrices(points: Pair, taps: Pair, outputs: Pair) -> tuple[Numbers, Numbers
         cos, sin = 2 * share * np.cos(y), 2 * share * np.sin(y)
         rows_c += [cos + sin, cos - sin, -sin]
     return np.stack(rows_a), np.stack(rows_b), np.stack(rows_c, 1)
-
-
-def _grid(sides: Pair) -> Numbers:
-    """Give every (y, x), one a row."""
-    return np.indices(sides).reshape(2, -1).T.astype(np.float64)
 
 
 class _Products(torch.autograd.Function):

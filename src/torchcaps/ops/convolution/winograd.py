@@ -140,7 +140,10 @@ def convolved_shapes(given: Convolution) -> Tensor:
     x, weight, _, padding, turned = given
     grows = 2 - 2 * padding if turned else 2 * padding - 2
     shape = (len(x), weight.shape[1 if turned else 0], x.shape[2] + grows, x.shape[3] + grows)
-    last = any(_is_channels_last(each) for each in (x, weight))
+    last = any(
+        each.is_contiguous(memory_format=torch.channels_last) and not each.is_contiguous()
+        for each in (x, weight)
+    )
     form = torch.channels_last if last else torch.contiguous_format
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=form)
 
@@ -180,10 +183,6 @@ def _gradients_of_kernels(asked: Asked[Kernels]) -> Gradients:
         convolve(Convolution(of_y, of_weight, None, padding, True)) if asked.needs[0] else None,
         convolve(Convolution(x, of_weight, None, padding, False)) if asked.needs[1] else None,
     ]
-
-
-def _is_channels_last(x: Tensor) -> bool:
-    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
 def _laid_out(maps: Tensor) -> Tensor:

@@ -96,7 +96,8 @@ def library() -> ctypes.CDLL | None:
             except (TorchcapsError, Unavailable, OSError, subprocess.SubprocessError) as error:
                 can_be_mended = isinstance(error, TorchcapsError | BuildFailed | NoFolder)
                 level = logging.WARNING if can_be_mended else logging.INFO
-                log.log(level, "no native kernels, PyTorch routes instead: %s", _one_line(error))
+                why = " ".join(str(error).split())[:500]
+                log.log(level, "no native kernels, PyTorch routes instead: %s", why)
             _once.asked = True
     return _once.found
 
@@ -358,7 +359,3 @@ def _alone(path: Path) -> Iterator[None]:
                     raise Unavailable(f"another process holds {path}") from None
                 time.sleep(0.05)
         yield
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
