@@ -17,7 +17,7 @@ from torchcaps.data import Batch, ImageSet
 from torchcaps.data.shown.augment import AUGMENTATIONS, augmented
 
 # Of the others, two parts of an image no longer sum to it, and pixels may leave their range.
-MOVES = sorted(set(AUGMENTATIONS) - {"light", "flip-light"})
+MOVES = sorted(set(AUGMENTATIONS) - {"light", "flip-light", "even-light"})
 
 
 def dots(count: int, side: int = 28) -> ImageSet:
@@ -127,3 +127,19 @@ def test_light_keeps_the_mean_of_an_image_at_its_shift_and_lights_parts_too() ->
     batch = augmented(pairs, "light", seed=1).batch(slice(None))
     torch.testing.assert_close(batch.pixels, pixels)
     torch.testing.assert_close(batch.parts[:, 0] - 0.125, batch.pixels - 0.5)
+
+
+def test_even_light_is_what_code_of_peer2022_standardises_one_by_one() -> None:
+    side = 7
+    images = noise(20, channels=2, side=side)
+    # Each as bright as it happens to be; the fourth and the fifth are of one brightness.
+    images.images.div_(torch.arange(1, 21)[:, None, None, None], rounding_mode="floor")
+    images.images[3], images.images[4] = 0, 178
+    before = images.pixels(slice(None)).double().numpy()
+    found = augmented(images, "even-light", seed=1).batch(slice(None), epoch=2).pixels
+    # As tensorflow.image.per_image_standardization says it does, all channels as one.
+    for image, even in zip(before, found.double().numpy(), strict=True):
+        deviation = max(image.std(), 1 / (2 * side * side) ** 0.5)
+        assert abs((even - 0.1325) / 0.3105 - (image - image.mean()) / deviation).max() < 1e-4
+    assert torch.equal(found[3:5], torch.full((2, 2, side, side), 0.1325))
+    assert torch.equal(augmented(images, "even-light").batch(torch.tensor([7])).pixels, found[7:8])

@@ -11,6 +11,8 @@ light        brighter or darker by up to 0.35, two standard deviations of smallN
              0.5 to 1.5 times the contrast: smallNORB in public code of [mazzia2021]
 flip-light   mirrored half of the times, brighter or darker by up to 0.25, then 0.2 to 1.8 times
              the contrast: CIFAR in public code of [renzulli2025]
+even-light   of the mean and deviation of MNIST's test images: with these as `standardise`, training
+             images are standardised one by one, test images as one: public code of [peer2022]
 
 The change of an image depends on the seed and its sample number alone, never on the batch.
 """
@@ -86,6 +88,14 @@ def _lit(
     return difference + (mean + brighter[:, None, None, None])
 
 
+def _evenly_lit(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
+    # Sums of whole numbers, as in _means; no deviation counts as less than that of one pixel.
+    steps, one = (pixels.double() * (255 * 256)).round(), (255 * 256) ** 2 / pixels[0].numel()
+    mean, square = (each.mean((1, 2, 3), keepdim=True) for each in (steps, steps.square()))
+    deviation = (square - mean.square()).clamp(min=one).sqrt()
+    return ((steps - mean) / deviation * 0.3105 + 0.1325).to(pixels.dtype)
+
+
 def _means(pixels: Tensor) -> Tensor:
     """Return the mean of each channel, [b, c, 1, 1], of pixels rounded to a 256th of a byte: sums
     of whole numbers are the same bit for bit in any order, batch and device."""
@@ -102,6 +112,7 @@ _FLIPPED: Mapping[str, Augmentation] = {
 AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
     {
         "affine": affine,
+        "even-light": _evenly_lit,
         "light": partial(_lit, brightness=0.35, contrast=0.5),
         "shift2": partial(_shifted, most=2),
         **{name: partial(_and_flipped, change=change) for name, change in _FLIPPED.items()},
