@@ -40,10 +40,11 @@ DRAWN: dict[str, Callable] = {
     "some expanded": lambda base, seed: some_of(Expanded(base), 20, seed=seed),
     **{
         name: lambda base, seed, name=name: augmented(base, name, seed=seed)
-        for name in AUGMENTATIONS
+        for name in sorted(AUGMENTATIONS.keys() - {"even-light"})
     },
 }
 STILL: dict[str, Callable] = {
+    "even light": lambda base, seed: augmented(base, "even-light"),
     "memory": lambda base, seed: base,
     "centred": lambda base, seed: Expanded(base, placement="centred"),
     "middle": lambda base, seed: Cropped(base, (5, 7)),
