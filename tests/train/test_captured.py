@@ -4,6 +4,7 @@ same sequence of operators as the next. What GPUs do with it, tests/gpu says."""
 import itertools
 import math
 import random
+import re
 import signal
 from types import SimpleNamespace
 from typing import get_args
@@ -106,7 +107,19 @@ def assert_can_be_captured(*what, count=2):
     assert not [name for name in names if "lift" in name or "_local_scalar" in name]
 
 
-@pytest.mark.parametrize("preset", list_models())
+# Another network is made of the same parts, in another number or size.
+LIKE_ANOTHER = re.compile(
+    "tsai_.*(_c100|_d36|_d64|_42m|_fcpool)|tsai_(dynamic|em)_resnet_c10|matrix_capsnet|gamma_capsnet|"
+    "rem_deepcaps|efficient_capsnet|rem_eff_(cifar|mnist|svhn)|mitterreiter_grid|peer_sign_dynamic|"
+    "gu_convnet_(r|cr_sf)"
+)
+NETWORKS = [
+    pytest.param(each, marks=pytest.mark.slow) if LIKE_ANOTHER.fullmatch(each) else each
+    for each in list_models()
+]
+
+
+@pytest.mark.parametrize("preset", NETWORKS)
 def test_a_step_of_any_network_asks_for_no_value(preset):
     assert_can_be_captured(preset, *drawn(preset), count=1)
 
@@ -134,7 +147,7 @@ def test_two_steps_by_any_recipe_are_the_same(preset, how):
     assert_can_be_captured(preset, *how)
 
 
-@pytest.mark.parametrize("preset", list_models())
+@pytest.mark.parametrize("preset", NETWORKS)
 def test_a_step_makes_and_reads_no_tensor_on_a_processor(preset, monkeypatch):
     """A GPU would wait for its copy. The meta device is in its place: beside a tensor on it, one of
     a processor is told at once. What optimisers make is PyTorch's, and has no fused form there."""
