@@ -161,7 +161,6 @@ def _matrices(points: Pair, taps: Pair, outputs: Pair) -> tuple[Numbers, Numbers
         if (u, v) > conjugate:
             continue
         turn = 2 * np.pi * np.array([u / points[0], v / points[1]])
-        # Of every (y, x), one after another.
         x, w, y = (turn @ np.indices(each).reshape(2, -1) for each in (points, taps, outputs))
         share = 1 / math.prod(points)
         if (u, v) == conjugate:
