@@ -109,7 +109,7 @@ def assert_can_be_captured(*what, count=2):
 
 # Another network is made of the same parts, in another number or size.
 LIKE_ANOTHER = re.compile(
-    "tsai_.*(_c100|_d36|_d64|_42m|_fcpool)|tsai_(dynamic|em)_resnet_c10|matrix_capsnet|gamma_capsnet|"
+    "tsai_.*(_c100|_d36|_d64|_42m)|tsai_(dynamic|em)_resnet_c10|matrix_capsnet|gamma_capsnet|"
     "rem_deepcaps|efficient_capsnet|rem_eff_(cifar|mnist|svhn)|mitterreiter_grid|peer_sign_dynamic|"
     "gu_convnet_(r|cr_sf)"
 )
