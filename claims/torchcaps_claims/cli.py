@@ -20,9 +20,9 @@ def list_claims(
     status: Annotated[
         str | None,
         typer.Option(
-            help="A verdict: reproduced, better, worse, holds, fails, leans yes, leans no, "
-            "undecided, on our default, not run at size, by definition. Where there is none: "
-            "cited, not run, not testable, tested."
+            help="A verdict: reproduced, better, worse, otherwise, holds, fails, leans yes, "
+            "leans no, undecided, on our default, not run at size, by definition. Where there "
+            "is none: cited, not run, not testable, tested."
         ),
     ] = None,
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from torchcaps_claims.result import Result
 
 STANDS = ("reproduced", "holds", "leans yes")
-FALLS = ("better", "worse", "fails", "leans no")
+FALLS = ("better", "worse", "otherwise", "fails", "leans no")
 # By the words of plans that train nothing.
 BY_IDENTITY = ("count", "shape")
 
 
 def is_decided(each: Result) -> bool:
     """Whether it stands or falls, and does not only lean."""
-    return each.status in STANDS[:2] + FALLS[:3]
+    return each.status in STANDS[:-1] + FALLS[:-1]
 
 
 def is_counted(each: Result) -> bool:

@@ -40,7 +40,7 @@ WAS = {claim: word for word, claims in CHANGED["was"].items() for claim in claim
 NAMED_RECORDS = re.compile(r" \(records? [0-9a-f]{12}[^)]*\)")
 # What a reader asks first: does it stand?
 STANDS = ("reproduced", "holds")
-FALLS = ("better", "worse", "fails")
+FALLS = ("better", "worse", "otherwise", "fails")
 LEANS = ("leans yes", "leans no")
 LEFT_OPEN = ("undecided", *LEANS, "on our default")
 NEVER = ("cited", "not testable")
@@ -134,7 +134,8 @@ def why_changed(each: Result) -> str:
         return str(CHANGED["why"][each.claim.id])
     verdict = each.verdict
     if isinstance(verdict, StatementVerdict) and verdict.open_because:
-        return f"it leans, since {verdict.open_because}"
+        it = "it leans" if each.status in LEANS else "it is open"
+        return f"{it}, since {verdict.open_because}"
     if isinstance(verdict, NumberVerdict) and (verdict.incomparable or verdict.open_because):
         return verdict.incomparable or verdict.open_because or ""
     return "errors are compared, and a printed deviation widens nothing"

@@ -35,6 +35,7 @@ NumberWord = Literal[
     "reproduced",
     "better",
     "worse",
+    "otherwise",
     "undecided",
     "not run at size",
     "on our default",
@@ -48,7 +49,7 @@ Lean = Literal["leans yes", "leans no"]
 Side = Literal["greater", "less", "within"]
 NUMBERS: tuple[NumberWord, ...] = get_args(NumberWord)
 LEANS: dict[StatementWord, Lean] = {"holds": "leans yes", "fails": "leans no"}
-VERDICTS = (*NUMBERS[:3], "holds", "fails", *LEANS.values(), *NUMBERS[3:])
+VERDICTS = (*NUMBERS[:4], "holds", "fails", *LEANS.values(), *NUMBERS[4:])
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -254,11 +255,9 @@ def judge_count(claim: Claim, count: float) -> NumberVerdict:
     exact = Interval(count, count, count, 0)
     over = count - claim.value
     # Of 7.58 million, 7.6 are printed rounded and 7.5 cut off.
-    if abs(over) <= unit / 2 + ROUNDING or 0 <= over < unit - ROUNDING:
-        word: NumberWord = "reproduced"
-    else:
-        word = "better" if (over < 0) == _is_better_low(claim) else "worse"
-    return NumberVerdict(word, exact, claim, unit / 2)
+    is_met = abs(over) <= unit / 2 + ROUNDING or 0 <= over < unit - ROUNDING
+    # A network of a size that is not the paper's is no better by being smaller.
+    return NumberVerdict("reproduced" if is_met else "otherwise", exact, claim, unit / 2)
 
 
 def _last_digit(claim: Claim) -> float:

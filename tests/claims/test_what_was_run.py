@@ -61,6 +61,23 @@ def said():
     return " ".join(page.read_text(encoding="utf-8").split())
 
 
+def test_the_page_says_how_long_networks_took():
+    took = {
+        (seed.seed, seed.wall_seconds): record
+        for record in read_records(EVIDENCE).values()
+        for seed in record.seeds
+        if "model" in record.recipe
+    }
+    # Two at once on two cores.
+    on_cores = sum(s for (_, s), record in took.items() if "NVIDIA" not in record.device) / 7200
+    assert f"Some {on_cores:.0f} hours of two cores" in said()
+    long = Counter(r.recipe["model"] for (_, seconds), r in took.items() if seconds > 1800)
+    five, dr = long["mitterreiter_5x16"], long["rem_dr"]
+    counts = f"{long.total()} networks took longer than 30 minutes each: {five} of the five layers"
+    assert f"{counts} of [mitterreiter2023], up to 172; {dr} of DR-CapsNet" in said()
+    assert max(seconds for _, seconds in took) // 60 == 172
+
+
 def test_at_least_eighty_printed_numbers_have_one_of_ours(found):
     """Compared or not."""
     assert capped(trained_numbers(found)) >= 80

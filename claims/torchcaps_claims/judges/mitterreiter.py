@@ -35,6 +35,7 @@ AFFNIST = ("affnist", "affnist-style")
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
 # Layers below the classes.
 BELOW = range(1, LAYERS)
+NONE_DEAD = "no capsule was dead at the end of an epoch, so none could come back"
 # Routings between the first and the last.
 INNER = (2, 3)
 # As many networks of the grid as its plan has.
@@ -328,8 +329,10 @@ def _never_revives(case: Case) -> Verdict:
         revived += sum(sum(events[seed]) for _, events in by_layer)
     if not seeds:
         return None
-    low, high = share_bounds(round(revived), round(dead))
-    ours = Interval(revived / dead if dead else 0.0, low, high, seeds)
+    if not dead:
+        none = StatementVerdict("undecided", Interval(0.0, None, None, seeds), "less", REVIVED)
+        return none.left_open(NONE_DEAD)
+    ours = Interval(revived / dead, *share_bounds(round(revived), round(dead)), seeds)
     return StatementVerdict(word_of(ours, "less", REVIVED, case.least), ours, "less", REVIVED)
 
 

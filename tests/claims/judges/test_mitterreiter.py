@@ -289,6 +289,8 @@ def test_dead_capsules_stay_dead(dead, revived, seeds, expected):
     assert found.word == expected
     events = sum(dead[:-1])
     assert found.ours.mean == pytest.approx(sum(revived) / events if events else 0)
+    # A share of none has no interval.
+    assert (found.ours.low is None) == (found.open_because is not None) == (not events)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
