@@ -8,7 +8,8 @@ from torch import nn
 
 from on_meta import count, created, size
 from tables import beside
-from torchcaps import create_model
+from torchcaps import Capsules, create_model
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     DynamicRouting,
     EMRouting,
@@ -377,6 +378,26 @@ def test_kinds_of_bias():
         "peer_deep_dynamic", bias="added"
     )
     assert count("peer_deep_dynamic", bias="odd") == count("peer_deep_dynamic", bias="added")
+
+
+def test_as_in_public_code_convolutions_and_the_decoder_start_by_glorot_and_all_classes_are_drawn():
+    model = made("peer_deep_dynamic", as_code=True, width=8)
+    first, second = model.backbone[0], model.primary.projection
+    for each, fans in ((first, 81 * (1 + 8)), (second, 81 * (8 + 256))):
+        bound = (6 / fans) ** 0.5
+        assert 0.9 * bound < each.weight.abs().max() <= bound
+        assert not each.bias.any()
+    assert not any(each.bias.any() for each in model.decoder.layers if hasattr(each, "bias"))
+    # Matrices are the same as without: N(0, 0.1²).
+    assert model.layers["classes"].weight.std().item() == pytest.approx(0.1, rel=0.05)
+    poses = torch.rand(2, 10, 16)
+    others = poses.clone()
+    others[:, 1] += 1
+    zeros = torch.zeros(2, dtype=torch.long)
+    drawn, otherwise = (model.decoder(Capsules(x), zeros) for x in (poses, others))
+    assert not torch.equal(drawn, otherwise)
+    with pytest.raises(TorchcapsError, match=r"as_code=True and init='balanced' both say"):
+        made("peer_deep_dynamic", as_code=True, init="balanced", width=8)
 
 
 def signs(name, **options):

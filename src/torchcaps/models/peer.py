@@ -34,16 +34,19 @@ Ambiguities:
    `unit_poses="code"`; ours are smooth within 1e-4, and through them the first layer learns.
 4. Poses of the deep EM net are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after
    five layers.
-5. The decoder, off or on in the experiments, is on.
+5. The decoder, off or on in the experiments, is on. It sees the class that is drawn, and starts as
+   convolutions do, by PyTorch; in that code it sees all classes, and they start by Keras, Glorot
+   uniform with biases of zero: `as_code=True`.
 6. Iterations of the EM net are open: two, as in public code. With three, nine layers stay at chance
    (docs/routing/em.md).
 """
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps._checks import check_choice
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import PrimaryCapsules, sabour_backbone
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
@@ -73,9 +76,14 @@ def peer_deep_dynamic(
     decoder: bool = True,
     width: int = 256,
     primary_relu: bool = False,
+    as_code: bool = False,
     **of_routing: Any,
 ) -> CapsuleNetwork:
-    return _deep(
+    if as_code and init != "paper":
+        raise TorchcapsError(
+            f"as_code=True and init={init!r} both say how convolutions start; give one of them."
+        )
+    network = _deep(
         image,
         n_classes,
         n_layers,
@@ -86,8 +94,10 @@ def peer_deep_dynamic(
         bias=_bias(bias),
         weight_std=weight_std,
         init=init,
+        mask="none" if as_code else "class",
         **of_routing,
     )
+    return _begin_as_keras(network) if as_code else network
 
 
 @listed("peer_deep_em", SMALL, 10, "peer2022 §5.3")
@@ -212,6 +222,14 @@ def _sign(
     primary = PrimaryCapsules(nn.Identity(), d_out=1, squash="none")
     sizes = {"hidden_2": (n_hidden, 1), "classes": (n_classes, 1)}
     return stacked(image, nn.Identity(), primary, sizes, **options)
+
+
+def _begin_as_keras(network: CapsuleNetwork) -> CapsuleNetwork:
+    for each in network.modules():
+        if isinstance(each, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(each.weight)
+            nn.init.zeros_(cast(Tensor, each.bias))
+    return network
 
 
 def _begin_as_code(network: CapsuleNetwork, std: float) -> CapsuleNetwork:
