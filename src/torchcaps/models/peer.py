@@ -41,9 +41,9 @@ Ambiguities:
    (docs/routing/em.md).
 """
 
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps._checks import check_choice
 from torchcaps.errors import TorchcapsError
@@ -83,19 +83,10 @@ def peer_deep_dynamic(
         raise TorchcapsError(
             f"as_code=True and init={init!r} both say how convolutions start; give one of them."
         )
+    options = {"routing": routing, "bias": _bias(bias), "weight_std": weight_std, "init": init}
+    mask = "none" if as_code else "class"
     network = _deep(
-        image,
-        n_classes,
-        n_layers,
-        decoder,
-        width,
-        primary_relu,
-        routing=routing,
-        bias=_bias(bias),
-        weight_std=weight_std,
-        init=init,
-        mask="none" if as_code else "class",
-        **of_routing,
+        image, n_classes, n_layers, decoder, width, primary_relu, mask=mask, **options, **of_routing
     )
     return _begin_as_keras(network) if as_code else network
 
@@ -225,10 +216,10 @@ def _sign(
 
 
 def _begin_as_keras(network: CapsuleNetwork) -> CapsuleNetwork:
-    for each in network.modules():
-        if isinstance(each, nn.Conv2d | nn.Linear):
-            nn.init.xavier_uniform_(each.weight)
-            nn.init.zeros_(cast(Tensor, each.bias))
+    """Start all but the routed layers so."""
+    for name, each in network.named_parameters():
+        if not name.startswith("layers."):
+            nn.init.xavier_uniform_(each) if each.ndim > 1 else nn.init.zeros_(each)
     return network
 
 

@@ -109,16 +109,7 @@ def prepare(run: Run, source: Source, ranks: Ranks, call: Call, *, keeps_memory:
     if source.root is not None:
         about["root"] = str(path_of("root", source.root).resolve())
     return Prepared(
-        images,
-        training,
-        validation,
-        elsewhere,
-        model,
-        made_new,
-        pruner,
-        sampled,
-        digest,
-        about,
+        images, training, validation, elsewhere, model, made_new, pruner, sampled, digest, about
     )
 
 
