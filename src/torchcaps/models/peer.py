@@ -216,7 +216,7 @@ def _sign(
 
 
 def _begin_as_keras(network: CapsuleNetwork) -> CapsuleNetwork:
-    """Start all but the routed layers so."""
+    """Start all but the routed layers as Keras does: Glorot uniform, biases zero."""
     for name, each in network.named_parameters():
         if not name.startswith("layers."):
             nn.init.xavier_uniform_(each) if each.ndim > 1 else nn.init.zeros_(each)
