@@ -254,7 +254,7 @@ def networks():
 NETWORKS = networks()
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("model", NETWORKS)
 def test_every_network_can_be_made_and_trained_by_its_loss(model):
     for job in NETWORKS[model]:

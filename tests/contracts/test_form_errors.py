@@ -42,6 +42,7 @@ def many_children():
             yield "fused", sized("inverted", sizes, **how)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("way", "case"), [*many_children()], ids=str)
 def test_many_children(way, case, monkeypatch):
     """By the strict bars of all forms: 2e-6 of the largest value, 2e-5 of the largest gradient."""

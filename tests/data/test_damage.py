@@ -66,6 +66,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_any_damage_is_a_sentence_or_a_set(tmp_path, name):
     path, read = FORMATS[name](tmp_path)

@@ -64,6 +64,8 @@ def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, stop_at, tmp
     assert not tracing
     whole = fit(recipe, tmp_path / "whole", own=OWN, compiled=True)
     assert len(tracing) == 1
+    about = [json.loads(run.environment_file.read_text()) for run in (whole, eager)]
+    assert [each.get("compiled") for each in about] == [True, None]
     weights = [load_file(run.model_file) for run in (whole, eager)]
     torch.testing.assert_close(*weights, rtol=0, atol=1e-6)
     with ending(Loop, "training_step", step_that(raising(KeyboardInterrupt()), stop_at)):
@@ -71,6 +73,7 @@ def test_a_compiled_run_is_the_run_without_also_after_a_stop(model, stop_at, tmp
     assert_same(fit(recipe, tmp_path / "run", own=OWN, compiled=True), whole)
 
 
+@pytest.mark.slow
 def test_the_environment_says_whether_a_stretch_was_compiled(tmp_path, tracing):
     def said(**how):
         run = fit(recipe_of("capsnet", **how.pop("fields", {})), tmp_path, own=OWN, **how)
@@ -82,6 +85,7 @@ def test_the_environment_says_whether_a_stretch_was_compiled(tmp_path, tracing):
     assert len(tracing) == 1
 
 
+@pytest.mark.slow
 def test_many_networks_can_be_compiled_one_after_the_other(tracing):
     """Graphs of those before count for nothing: torch makes eight of a function and no more."""
     recipe = make_recipe(model="own", data="own")
