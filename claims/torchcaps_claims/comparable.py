@@ -113,12 +113,13 @@ def _less_right(claim: Claim, record: Record) -> tuple[float, str] | None:
 
 
 def other_network(job: Job, record: Record) -> str | None:
-    """The option in which a network is not the one that is planned."""
+    """The option in which a network is not the one that is planned. As in public code it is."""
     known = MODELS[job.model].options
     ours: Mapping[str, Any] = {**known, **record.recipe.get("options", {})}
     theirs: Mapping[str, Any] = {**known, **job.options}
     for name in {**theirs, **ours}:
-        if repr(ours.get(name)) != repr(theirs.get(name)):
+        is_as_in_code = name == "as_code" and ours.get(name)
+        if not is_as_in_code and repr(ours.get(name)) != repr(theirs.get(name)):
             return f"its {name} is {ours.get(name)} and not {theirs.get(name)}"
     return None
 

@@ -211,3 +211,23 @@ def test_a_study_of_ones_own_that_trains_for_longer_is_not_set_against_the_plann
         judged("rem-q-any-pruning", *longer, *of_pruning(None, 7.0, epochs=12)).verdict.ours.mean
         == 1.0
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "other", "status"),
+    [
+        ("peer2022-t2-mnist-bias-n4", True, "reproduced"),
+        ("peer2022-t2-mnist-bias-n4", None, "reproduced"),
+        # Planned as in public code.
+        ("peer2022-t1-rba-bias", False, "not run at size"),
+    ],
+)
+def test_a_network_as_in_public_code_is_the_planned_one(row, other, status):
+    claim = replace(find_claim(row), default=None)
+    (job,) = plan_of(claim).jobs
+    options = {**job.options, **({} if other is None else {"as_code": other})}
+    recipe = job.smaller().recipe().model_copy(update={"options": options})
+    values = [dict.fromkeys(("accuracy", "accuracy@sign/train"), claim.value)] * 3
+    found = result_by(claim, made(recipe, values, claim=row, reduced="fewer epochs"))
+    assert found.status == status
+    assert ("its as_code is False and not True" in found.verdict.text()) == (other is False)
