@@ -97,9 +97,10 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     """What records, by their hash, say about a claim: those that name it, and those of the same
     networks.
 
-    Of several records of a number the one of the full protocol is taken, then one that can be
-    compared, then the one of most seeds, then the latest. A statement compares, and rests on those
-    of them that its judge reads, of the full protocol or else of a smaller one.
+    Of several records of a number the one of the full protocol is taken, then one as in public
+    code, then one that can be compared, then the one of most seeds, then the latest. A statement
+    compares, and rests on those of them that its judge reads, of the full protocol or else of a
+    smaller one.
 
     >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
     """
@@ -402,7 +403,9 @@ def _choice(plan: Plan, records: Mapping[str, Record]) -> Result:
     return Result(plan.claim, plan, _unless_passed(judged) if is_reduced else judged, records)
 
 
-def _rank(each: Result) -> tuple[bool, bool, int, str]:
+def _rank(each: Result) -> tuple[bool, bool, bool, int, str]:
     (record,) = each.records.values()
+    is_as_in_code = bool(record.recipe.get("options", {}).get("as_code"))
     is_comparable = not (isinstance(each.verdict, NumberVerdict) and each.verdict.incomparable)
-    return record.reduced is None, is_comparable, record.measured, record.made.isoformat()
+    made = record.made.isoformat()
+    return record.reduced is None, is_as_in_code, is_comparable, record.measured, made

@@ -231,3 +231,20 @@ def test_a_network_as_in_public_code_is_the_planned_one(row, other, status):
     found = result_by(claim, made(recipe, values, claim=row, reduced="fewer epochs"))
     assert found.status == status
     assert ("its as_code is False and not True" in found.verdict.text()) == (other is False)
+
+
+def test_a_network_as_in_public_code_counts_before_one_that_is_nearer_to_what_is_printed():
+    row = "peer2022-t2-mnist-bias-n2"
+    claim = find_claim(row)
+    (job,) = plan_of(claim).jobs
+    recipe = job.smaller().recipe()
+    as_there = recipe.model_copy(update={"options": {**job.options, "as_code": True}})
+    two = [
+        made(each, [{"accuracy": right}] * n, claim=row, reduced="fewer epochs")
+        for each, right, n in ((recipe, claim.value, 5), (as_there, 98.5, 3))
+    ]
+    for records in (two, two[::-1]):
+        found = result_by(claim, *records)
+        assert found.verdict.text().startswith(
+            "undecided: reduced run is not comparable: 98.5 % of its test images are right"
+        )
