@@ -36,8 +36,8 @@ Ambiguities:
    five layers.
 5. The decoder, off or on in the experiments, is on. It sees the class that is drawn, and starts as
    convolutions do, by PyTorch; in that code it sees all classes, and they start by Keras, Glorot
-   uniform with biases of zero: `as_code=True`. Then too that decoder draws standardised images, and
-   ours pixels; and that squash adds 1e-8 to each component, which breaks the symmetry a little.
+   uniform with biases of zero: `as_code=True`. Still, its decoder draws standardised images, ours
+   pixels; and its squash adds 1e-8 to each component, which breaks the symmetry a little.
 6. EM routes twice, as in public code: with three, nine layers stay at chance (docs/routing/em.md).
 """
 
