@@ -70,5 +70,5 @@ def test_two_thousand_steps_are_flat(threads, steps):
     assert done.returncode == 0, done.stderr
     found, loss = json.loads(done.stdout)
     assert loss < (0.1 if steps == 2000 else 0.5)
-    # The first quarter fills the allocator's bins.
-    assert max(found[5:]) - found[4] < 8, found
+    # The first quarter fills the allocator's bins, and goes up and down by some 7 MB.
+    assert max(found[5:]) - max(found[:5]) < 8, found
